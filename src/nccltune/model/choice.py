@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A choice: what NCCL may run for one call. Keeping NCCL's own choice is one, too."""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+
+
+class Algorithm(StrEnum):
+    """NCCL's algorithms in the order of `NCCL_ALGO_*` (NCCL 2.23 and later; PAT is the newest)."""
+
+    TREE = "tree"
+    RING = "ring"
+    COLLNET_DIRECT = "collnet_direct"
+    COLLNET_CHAIN = "collnet_chain"
+    NVLS = "nvls"
+    NVLS_TREE = "nvls_tree"
+    PAT = "pat"
+
+    @property
+    def nccl_id(self) -> int:
+        """Its `NCCL_ALGO_*` value."""
+        return ALGORITHMS.index(self)
+
+
+class Protocol(StrEnum):
+    """NCCL's protocols in the order of `NCCL_PROTO_*`."""
+
+    LL = "ll"
+    LL128 = "ll128"
+    SIMPLE = "simple"
+
+    @property
+    def nccl_id(self) -> int:
+        """Its `NCCL_PROTO_*` value."""
+        return PROTOCOLS.index(self)
+
+
+ALGORITHMS: tuple[Algorithm, ...] = tuple(Algorithm)
+PROTOCOLS: tuple[Protocol, ...] = tuple(Protocol)
+MAX_CHANNELS = 64
+"""NCCL's `MAXCHANNELS` (2.19 and later)."""
+
+
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Algorithm, protocol and, where they are chosen too, channels and chunk size in bytes.
+
+    `None` leaves channels or chunk size to NCCL.
+    """
+
+    algorithm: Algorithm
+    protocol: Protocol
+    channels: int | None = None
+    chunk_bytes: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Short form that `parse_choice` reads back: `tree/ll`, `ring/simple/8`."""
+        parts = [self.algorithm.value, self.protocol.value]
+        if self.channels is not None or self.chunk_bytes is not None:
+            parts.append("-" if self.channels is None else str(self.channels))
+        if self.chunk_bytes is not None:
+            parts.append(str(self.chunk_bytes))
+        return "/".join(parts)
+
+    def without_channels(self) -> "Choice":
+        """The same algorithm and protocol with channels and chunk size left to NCCL."""
+        return Choice(self.algorithm, self.protocol)
+
+
+DEFAULT: Literal["default"] = "default"
+"""NCCL's own choice, whatever it is."""
+TUNED_RUN: Literal["tuned"] = "tuned"
+"""A run with the rules loaded: what `verify` measures beside the default."""
+AnyChoice = Choice | Literal["default", "tuned"]
+
+
+def choice_label(choice: AnyChoice) -> str:
+    """`default`, `tuned`, or the choice's own label."""
+    return choice.label if isinstance(choice, Choice) else choice
+
+
+def parse_choice(text: str) -> AnyChoice:
+    """Read `default`, `tuned`, `tree/ll`, `ring/simple/8` or `ring/simple/8/131072`.
+
+    Names are NCCL's in any case (`Tree/LL128`, `NVLSTree`). Raises InputError with the nearest
+    valid word.
+    """
+    lowered = text.strip().lower()
+    if lowered == "default":
+        return DEFAULT
+    if lowered == "tuned":
+        return TUNED_RUN
+    parts = lowered.split("/")
+    if not 2 <= len(parts) <= 4:
+        raise InputError(
+            f"{text!r} is not a choice", hint="write algorithm/protocol, for example tree/ll128"
+        )
+    channels = _count(parts[2], "channels", text, MAX_CHANNELS) if len(parts) > 2 else None
+    chunk = _count(parts[3], "chunk bytes", text, 1 << 40) if len(parts) > 3 else None
+    return Choice(parse_algorithm(parts[0]), parse_protocol(parts[1]), channels, chunk)
+
+
+def parse_algorithm(text: str) -> Algorithm:
+    """An algorithm by any of NCCL's spellings (`NVLSTree`, `nvls_tree`, `NVLS_TREE`)."""
+    plain = text.strip().lower()
+    for algorithm in ALGORITHMS:
+        if plain in (algorithm.value, algorithm.value.replace("_", "")):
+            return algorithm
+    raise InputError(f"{text!r} is not an algorithm", hint=nearest(plain, ALGORITHMS))
+
+
+def parse_protocol(text: str) -> Protocol:
+    """A protocol by NCCL's name in any case."""
+    plain = text.strip().lower()
+    for protocol in PROTOCOLS:
+        if plain == protocol.value:
+            return protocol
+    raise InputError(f"{text!r} is not a protocol", hint=nearest(plain, PROTOCOLS))
+
+
+def _count(text: str, what: str, whole: str, largest: int) -> int | None:
+    if text in ("", "-"):
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= largest:
+        raise InputError(f"{whole!r}: {what} must be 1 to {largest}, or - for NCCL's own")
+    return int(text)

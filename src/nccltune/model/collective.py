@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives: names, what NCCL's tuner sees of them, and their bus bandwidth.
+
+Factors and sizes are those of nccl-tests (doc/PERFORMANCE.md and the `*_perf` sources, 2.19.6).
+"""
+
+from enum import StrEnum
+
+
+class Collective(StrEnum):
+    """An operation that nccl-tests measures; the first five are those a tuner is asked about."""
+
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    ALLGATHER = "allgather"
+    REDUCESCATTER = "reducescatter"
+    ALLREDUCE = "allreduce"
+    SENDRECV = "sendrecv"
+    ALLTOALL = "alltoall"
+    ALLTOALLV = "alltoallv"
+    GATHER = "gather"
+    SCATTER = "scatter"
+    HYPERCUBE = "hypercube"
+
+    @property
+    def tuned(self) -> bool:
+        """Whether NCCL asks a tuner plugin about it."""
+        return self in TUNED
+
+    @property
+    def nccl_id(self) -> int:
+        """Its `ncclFunc_t` value (tuner interfaces v2 to v7); only for tuned collectives."""
+        return TUNED.index(self)
+
+    @property
+    def prose(self) -> str:
+        """Its name in prose: `all-reduce`."""
+        return _TITLE.get(self, self.value)
+
+    def bus_factor(self, ranks: int) -> float:
+        """Bus bandwidth over algorithm bandwidth for `ranks` ranks; 0 for one rank where the
+        factor of nccl-tests is 0 there."""
+        if self is Collective.ALLREDUCE:
+            return 2 * (ranks - 1) / ranks
+        if self in _SCATTERED:
+            return (ranks - 1) / ranks
+        return 1.0
+
+    def busbw_gb_per_s(self, size: int, time_us: float, ranks: int) -> float:
+        """Bus bandwidth in GB/s (1e9) of `size` bytes (as the tuner counts them) in `time_us`."""
+        return size / (time_us * 1e3) * self.bus_factor(ranks)
+
+
+TUNED: tuple[Collective, ...] = (
+    Collective.BROADCAST,
+    Collective.REDUCE,
+    Collective.ALLGATHER,
+    Collective.REDUCESCATTER,
+    Collective.ALLREDUCE,
+)
+"""In the order of `ncclFunc_t`, so that an index is the value NCCL passes."""
+
+_SCATTERED = frozenset(
+    {
+        Collective.ALLGATHER,
+        Collective.REDUCESCATTER,
+        Collective.ALLTOALL,
+        Collective.ALLTOALLV,
+        Collective.GATHER,
+        Collective.SCATTER,
+    }
+)
+_TITLE = {
+    Collective.ALLGATHER: "all-gather",
+    Collective.REDUCESCATTER: "reduce-scatter",
+    Collective.ALLREDUCE: "all-reduce",
+    Collective.SENDRECV: "send/recv",
+    Collective.ALLTOALL: "all-to-all",
+    Collective.ALLTOALLV: "all-to-all-v",
+}

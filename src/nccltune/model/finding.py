@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finding: something about a curve that a person should know, as data and as one sentence."""
+
+from enum import StrEnum
+
+import msgspec
+
+from nccltune.model.choice import Choice
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+
+
+class FindingKind(StrEnum):
+    """What was found."""
+
+    DIP = "dip"
+    PLATEAU = "plateau"
+    BAD_CROSSOVER = "bad_crossover"
+    NOT_SATURATED = "not_saturated"
+    NOISY = "noisy"
+    NOT_A_TUNING_PROBLEM = "not_a_tuning_problem"
+    SINGLE_SAMPLES = "single_samples"
+    NO_DEFAULT = "no_default"
+    WRONG_RESULTS = "wrong_results"
+    SUSPECT_RUN = "suspect_run"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`min_bytes` to `max_bytes` is where it shows; `evidence` holds the numbers of the sentence.
+
+    `tuning` says whether another choice mends it: True, False, or None where that is not known.
+    """
+
+    kind: FindingKind
+    sentence: str
+    collective: Collective | None = None
+    scale: Scale | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    better: Choice | None = None
+    tuning: bool | None = None
+    evidence: dict[str, float] = {}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A platform: what the measurements were made on."""
+
+import msgspec
+
+from nccltune.model.sample import SCHEMA_VERSION
+
+
+class Platform(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the machine; None and empty mean unknown.
+
+    `settings` holds the `NCCL_*` settings in force. `line_rate_gb_per_s` is the bus bandwidth the
+    links could carry, where somebody knows it. `emulated_nodes` says that "nodes" were made on one
+    host (through `NCCL_HOSTID`). `replay` names the recording that timings were drawn from.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    name: str
+    gpu: str | None = None
+    gpus: int | None = None
+    link: str | None = None
+    network: str | None = None
+    nodes: int | None = None
+    emulated_nodes: bool = False
+    nccl_version: str | None = None
+    driver_version: str | None = None
+    settings: dict[str, str] = {}
+    line_rate_gb_per_s: float | None = None
+    recorded_at: str | None = None
+    replay: str | None = None
+    notes: list[str] = []
+
+    @property
+    def title(self) -> str:
+        """One line for people: GPUs, link, NCCL, network."""
+        parts = []
+        if self.gpu:
+            parts.append(f"{self.gpus} x {self.gpu}" if self.gpus else self.gpu)
+        if self.link:
+            parts.append(self.link)
+        if self.nodes:
+            noun = "node" if self.nodes == 1 else "nodes"
+            parts.append(f"{self.nodes} {noun}" + (" (emulated)" if self.emulated_nodes else ""))
+        if self.nccl_version:
+            parts.append(f"NCCL {self.nccl_version}")
+        if self.network:
+            parts.append(f"net {self.network}")
+        return " · ".join(parts) or self.name

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rule: for one collective, a range of sizes and a scale, the choice to make."""
+
+import msgspec
+
+from nccltune.model.choice import Choice
+from nccltune.model.collective import Collective
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """One line of a tuner configuration; None matches anything (`-1` in the file).
+
+    The range is inclusive at both ends and counts bytes as NCCL's tuner does.
+    """
+
+    collective: Collective
+    min_bytes: int
+    max_bytes: int
+    choice: Choice
+    nodes: int | None = None
+    ranks: int | None = None
+    pipe_ops: int | None = None
+    registered: bool | None = None
+
+    def matches(
+        self,
+        collective: Collective,
+        size: int,
+        nodes: int,
+        ranks: int,
+        pipe_ops: int = 1,
+        registered: bool = False,
+    ) -> bool:
+        """Whether NVIDIA's documented first-match reading would consider this rule for a call."""
+        return (
+            self.collective is collective
+            and self.min_bytes <= size <= self.max_bytes
+            and self.nodes in (None, nodes)
+            and self.ranks in (None, ranks)
+            and self.pipe_ops in (None, pipe_ops)
+            and self.registered in (None, registered)
+        )

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sample: one timing of one collective at one size with one choice."""
+
+from typing import Annotated
+
+import msgspec
+
+from nccltune.model.choice import AnyChoice, Choice
+from nccltune.model.collective import Collective
+
+SCHEMA_VERSION = 1
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a sample comes from.
+
+    `tool` and `version` name what measured; `file_hash` is the first 16 hex digits of the SHA-256
+    of the file it was read from; `host_hash` stands for the host name, which is never stored.
+    """
+
+    tool: str
+    version: str | None = None
+    nccl_version: str | None = None
+    host_hash: str | None = None
+    file_hash: str | None = None
+
+
+class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One line of `samples.jsonl`; a field that is absent is at its default.
+
+    `bytes` is the size as NCCL's tuner counts it (all-gather and reduce-scatter: the sum over
+    ranks). `time_us` is microseconds of one call, the mean over `iterations` calls, of the slowest
+    rank where the tool knows it. `round` counts passes over all choices, `repeat` timings of the
+    same choice within a round. `wrong` counts wrong elements; None means that nobody checked.
+    `ran` is what NCCL says it ran. `at` is an ISO 8601 time.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    study: str
+    collective: Collective
+    bytes: Count
+    dtype: str | None = None
+    redop: str | None = None
+    root: int | None = None
+    nodes: Positive | None = None
+    ranks: Positive | None = None
+    in_place: bool = False
+    registered: bool = False
+    graph: bool = False
+    choice: AnyChoice
+    ran: Choice | None = None
+    round: Count = 0
+    repeat: Count = 0
+    iterations: Positive | None = None
+    time_us: Annotated[float, msgspec.Meta(gt=0)]
+    wrong: Count | None = None
+    source: Source
+    at: str | None = None

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scale: how many nodes and ranks a communicator spans."""
+
+import msgspec
+
+
+class Scale(msgspec.Struct, frozen=True, order=True):
+    """Nodes and ranks of a communicator; one rank drives one GPU."""
+
+    nodes: int
+    ranks: int
+
+    def __str__(self) -> str:
+        return f"{count(self.nodes, 'node')}, {count(self.ranks, 'rank')}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `4 nodes`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

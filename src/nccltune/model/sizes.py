@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Message sizes: read and written as nccl-tests does (binary suffixes K, M, G, T)."""
+
+import re
+
+from nccltune.model.errors import InputError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B)?\s*", re.IGNORECASE)
+_FACTOR = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+MAX_BYTES = (1 << 63) - 1
+"""The largest size any interface of NCCL can carry (a signed 64-bit count in nccl-tests)."""
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a size such as `8`, `64K`, `1.5M`, `8G`, `64KiB`.
+
+    Suffixes are binary, as in nccl-tests; a fraction must come out as whole bytes.
+    Raises InputError for anything else.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{text!r} is not a size", hint="sizes look like 8, 64K, 1.5M or 8G (binary suffixes)"
+        )
+    number, suffix, unit = match.group(1), match.group(2).upper(), match.group(3)
+    if unit is not None and unit.upper() == "IB" and not suffix:
+        raise InputError(f"{text!r} is not a size", hint="write 64KiB or 64K, not 64iB")
+    whole, _, fraction = number.partition(".")
+    scale: int = 10 ** len(fraction)
+    scaled: int = int(whole + fraction) * _FACTOR[suffix]
+    if scaled % scale:
+        raise InputError(f"{text!r} is not a whole number of bytes")
+    if scaled // scale > MAX_BYTES:
+        raise InputError(f"{text!r} is larger than any message can be (8 EiB)")
+    return scaled // scale
+
+
+def parse_range(text: str) -> tuple[int, int]:
+    """First and last size of `64K-8M`, or one size twice; both ends inclusive."""
+    first, dash, last = text.partition("-")
+    low = parse_bytes(first)
+    high = parse_bytes(last) if dash else low
+    if low > high:
+        raise InputError(f"{text!r} runs backwards", hint=f"write {last}-{first}")
+    return low, high
+
+
+def format_bytes(size: int) -> str:
+    """A size for people: three significant digits, binary units (`64 KiB`, `1.5 MiB`)."""
+    for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= factor:
+            value = size / factor
+            # 1023.9 KiB would print as 1024 KiB with three digits; %g keeps short forms short.
+            digits = f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"
+            return f"{digits} {unit}"
+    return f"{size} B"

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study: the folder that holds everything measured and decided for one platform.
+
+platform.json    what it was measured on
+samples.jsonl    every timing, append only
+imports.jsonl    what was read from where, and what could not be read
+findings.json    what `analyze` found
+tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
+report.html      what a person reads
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.model.sample import SCHEMA_VERSION, Sample
+
+T = TypeVar("T")
+_WRITE_BYTES = 1 << 20
+
+
+class Study:
+    """A study folder. Opening checks that it is one; nothing is read before it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path) -> "Study":
+        """An existing study. Raises StudyError where `path` is none."""
+        study = cls(path)
+        if path.is_file():
+            raise StudyError(
+                "is a file, not a study folder",
+                where=str(path),
+                hint=f"make a study of it: nccltune import {path} -o studies/NAME",
+            )
+        if not path.is_dir():
+            raise StudyError(
+                "no such study",
+                where=str(path),
+                hint="make one: nccltune import FILES... -o STUDY, or try: nccltune demo",
+            )
+        if not study.samples_path.is_file() and not study.platform_path.is_file():
+            raise StudyError(
+                "holds neither samples.jsonl nor platform.json, so it is no study",
+                where=str(path),
+                hint=f"make one: nccltune import FILES... -o {path}",
+            )
+        return study
+
+    @classmethod
+    def create(cls, path: Path) -> "Study":
+        """A study at `path`, made if it is not there; an existing one is kept as it is."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudyError(
+                f"the folder cannot be made: {error.strerror}",
+                where=str(path),
+                hint="name another folder with -o",
+            ) from error
+        return cls(path)
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.resolve().name
+
+    @property
+    def platform_path(self) -> Path:
+        """`platform.json`."""
+        return self.path / "platform.json"
+
+    @property
+    def samples_path(self) -> Path:
+        """`samples.jsonl`."""
+        return self.path / "samples.jsonl"
+
+    @property
+    def imports_path(self) -> Path:
+        """`imports.jsonl`."""
+        return self.path / "imports.jsonl"
+
+    @property
+    def findings_path(self) -> Path:
+        """`findings.json`."""
+        return self.path / "findings.json"
+
+    @property
+    def tuning_path(self) -> Path:
+        """`tuning.json`."""
+        return self.path / "tuning.json"
+
+    @property
+    def config_path(self) -> Path:
+        """`tuner.conf`."""
+        return self.path / "tuner.conf"
+
+    @property
+    def report_path(self) -> Path:
+        """`report.html`."""
+        return self.path / "report.html"
+
+    def platform(self) -> Platform:
+        """What the study was measured on; only its name where nobody wrote it down."""
+        if not self.platform_path.is_file():
+            return Platform(name=self.name)
+        return self.read_json(self.platform_path, Platform)
+
+    def samples(self) -> Iterator[Sample]:
+        """Every sample in the order measured.
+
+        A last line cut short by an interruption is left out; a damaged line elsewhere raises
+        StudyError with its number.
+        """
+        yield from self._lines(self.samples_path, Sample)
+
+    def append_samples(self, samples: Iterable[Sample]) -> int:
+        """Append samples, each a whole line on disk when this returns; the number written."""
+        return self.append_lines(self.samples_path, samples)
+
+    def append_lines(self, path: Path, items: Iterable[Any]) -> int:
+        """Append `items` to a JSON Lines file of this study in whole lines and flush to disk.
+
+        A line that an interruption left unfinished at the end is mended first, so that what
+        follows stays readable. Two writers take turns.
+        """
+        encoder = msgspec.json.Encoder()
+        written = 0
+        try:
+            with path.open("ab") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                _end_torn_line(path, file.fileno())
+                buffer = bytearray()
+                for item in items:
+                    encoder.encode_into(item, buffer, len(buffer))
+                    buffer += b"\n"
+                    written += 1
+                    if len(buffer) >= _WRITE_BYTES:
+                        file.write(buffer)
+                        buffer.clear()
+                file.write(buffer)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StudyError(
+                f"cannot be written: {error.strerror}",
+                where=str(path),
+                hint="what was there before is untouched; free space or name another study",
+            ) from error
+        return written
+
+    def imports(self, kind: type[T]) -> list[T]:
+        """What was imported so far, as `kind`."""
+        return list(self._lines(self.imports_path, kind)) if self.imports_path.is_file() else []
+
+    def read_json(self, path: Path, kind: type[T]) -> T:
+        """A JSON file of this study as `kind`. Raises StudyError where it is missing or wrong."""
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise StudyError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        _check_schema(raw, str(path))
+        try:
+            return msgspec.json.decode(raw, type=kind)
+        except msgspec.MsgspecError as error:
+            raise StudyError(f"is damaged: {error}", where=str(path)) from error
+
+    def write_json(self, path: Path, value: object) -> None:
+        """Write a JSON file of this study whole or not at all."""
+        self.write_text(path, msgspec.json.format(msgspec.json.encode(value)).decode() + "\n")
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Write a text file whole or not at all (see `write_whole`)."""
+        write_whole(path, text)
+
+    def _lines(self, path: Path, kind: type[T]) -> Iterator[T]:
+        decoder = msgspec.json.Decoder(kind)
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise StudyError(
+                f"cannot be read: {error.strerror}",
+                where=str(path),
+                hint=f"put measurements into it: nccltune import FILES... -o {self.path}",
+            ) from error
+        with file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    yield decoder.decode(line)
+                except msgspec.MsgspecError as error:
+                    if not line.endswith(b"\n"):
+                        return
+                    where = f"{path}:{number}"
+                    _check_schema(line, where)
+                    raise StudyError(
+                        f"is damaged: {error}",
+                        where=where,
+                        hint="mend or delete that line; the others are untouched",
+                    ) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write `text` to `path` so that it holds the old or the new content, never a part.
+
+    Raises StudyError where the disk or the folder refuses.
+    """
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise StudyError(
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            hint="what was there before is untouched",
+        ) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _end_torn_line(path: Path, handle: int) -> None:
+    """Mend a last line without newline: ended where it is whole, cut off where it is not (it is
+    the one point an interruption may cost)."""
+    size = os.fstat(handle).st_size
+    with path.open("rb") as file:
+        start = size
+        tail = b""
+        while start > 0 and b"\n" not in tail:
+            step = min(_WRITE_BYTES, start)
+            start -= step
+            file.seek(start)
+            tail = file.read(step) + tail
+    torn = tail.rpartition(b"\n")[2]
+    if not torn:
+        return
+    try:
+        msgspec.json.decode(torn)
+    except msgspec.MsgspecError:
+        os.ftruncate(handle, size - len(torn))
+    else:
+        os.write(handle, b"\n")
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int = SCHEMA_VERSION
+
+
+def _check_schema(raw: bytes, where: str) -> None:
+    """A file of a newer nccltune is not damaged; say so."""
+    try:
+        version = msgspec.json.decode(raw, type=_Versioned).schema_version
+    except msgspec.MsgspecError:
+        return
+    if version > SCHEMA_VERSION:
+        raise StudyError(
+            f"was written by a newer nccltune (schema {version}, this one knows {SCHEMA_VERSION})",
+            where=where,
+            hint="update nccltune",
+        )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From curves to rules: search, lint, explain."""

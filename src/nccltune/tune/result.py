@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `tune` decides: rules with their evidence, and what it left alone with the reason."""
+
+import msgspec
+
+from nccltune.model.choice import Choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.sample import SCHEMA_VERSION
+from nccltune.model.scale import Scale
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What the rules do at one measured size.
+
+    `choice` None keeps the default. `default_us` is None where the default was not measured;
+    `tuned_us` is the predicted time with the rules; `best_us` the best median of all choices and
+    `best` the choice it belongs to (None: the default). `gain` is default over tuned with its 95 %
+    interval; None where it is not known.
+    """
+
+    bytes: int
+    choice: Choice | None
+    default_us: float | None
+    tuned_us: float
+    best: Choice | None
+    best_us: float
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+
+
+class RuleEvidence(msgspec.Struct, frozen=True):
+    """A rule and why.
+
+    `gain` is the geometric mean of default over tuned time over the measured sizes in the range,
+    with its 95 % interval; `least` and `most` are its smallest and largest value at one size. All
+    are None where the default was not measured. `sure` says that the gain is beyond noise that was
+    measured, and not only assumed. `timings` counts the samples behind it.
+    """
+
+    rule: Rule
+    sizes: list[int]
+    timings: int
+    sure: bool
+    reason: str
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    least: float | None = None
+    most: float | None = None
+
+
+class LeftAlone(msgspec.Struct, frozen=True):
+    """A range of measured sizes without a rule, and why."""
+
+    min_bytes: int
+    max_bytes: int
+    sizes: int
+    reason: str
+
+
+class TunedGroup(msgspec.Struct, frozen=True):
+    """One collective at one scale (and registration, where measured apart).
+
+    `expected_gain` is the geometric mean of `Decision.gain` over the sizes that have a rule (None:
+    no rule, or unknown). `recovered` is the share of the log-latency gain of the best choice at
+    every size that the rules keep (None where there is nothing to gain).
+    """
+
+    collective: Collective
+    scale: Scale
+    registered: bool | None
+    rounds: int
+    noise: float
+    noise_source: str
+    rules: list[RuleEvidence]
+    left_alone: list[LeftAlone]
+    decisions: list[Decision]
+    expected_gain: float | None
+    recovered: float | None
+
+
+class TuneOptions(msgspec.Struct, frozen=True):
+    """What the search was told. `min_gain` 0.03 is 3 %; `penalty` is the total log latency that
+    one more rule must save; `assumed_noise` stands in where a point has one timing."""
+
+    min_gain: float = 0.03
+    penalty: float = 0.05
+    assumed_noise: float = 0.05
+    channel_tolerance: float = 0.02
+    extend: bool = False
+    any_scale: bool = False
+
+
+class Tuning(msgspec.Struct, frozen=True):
+    """`tuning.json`: all groups, the options, and the hash of the configuration written
+    (FNV-1a, 64 bit, of the file's bytes, as the plugin prints it at init)."""
+
+    study: str
+    created: str
+    options: TuneOptions
+    groups: list[TunedGroup]
+    nccl_version: str | None = None
+    gpu: str | None = None
+    config_hash: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Every rule in the order written."""
+        return [evidence.rule for group in self.groups for evidence in group.rules]
