@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/json.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace nccltune::json {
+namespace {
+
+std::string Problem(std::string_view text, const Limits& limits = {}) {
+  Value value;
+  Error error;
+  if (Parse(text, &value, &error, limits)) return "no error";
+  EXPECT_TRUE(value.IsNull()) << text;
+  return error.message + " @" + std::to_string(error.offset);
+}
+
+// What the text reads as, written again.
+std::string Again(std::string_view text) {
+  Value value;
+  Error error;
+  EXPECT_TRUE(Parse(text, &value, &error)) << text << ": " << error.message;
+  return Write(value);
+}
+
+TEST(Json, ReadsEveryKindAndWritesItBack) {
+  EXPECT_EQ(Again(" { \"a\" : [ 1 , -2.5e3 , true , false , null , \"x\" ] , \"b\":{} } \r\n"),
+            "{\"a\":[1,-2500.0,true,false,null,\"x\"],\"b\":{}}");
+  EXPECT_EQ(Again("[]"), "[]");
+  EXPECT_EQ(Again("\"\""), "\"\"");
+  EXPECT_EQ(Again("0"), "0");
+  EXPECT_EQ(Again("-0.0"), "-0.0");
+}
+
+TEST(Json, KeepsIntegersExactAndApartFromReals) {
+  EXPECT_EQ(Again("9223372036854775807"), "9223372036854775807");
+  EXPECT_EQ(Again("-9223372036854775808"), "-9223372036854775808");
+  Value value;
+  Error error;
+  ASSERT_TRUE(Parse("9223372036854775808", &value, &error));
+  ASSERT_NE(value.AsDouble(), nullptr);
+  EXPECT_EQ(*value.AsDouble(), 9223372036854775808.0);
+  ASSERT_TRUE(Parse("1.0", &value, &error));
+  EXPECT_EQ(value.AsInt(), nullptr);
+  EXPECT_EQ(Write(value), "1.0");
+  EXPECT_EQ(Again("0.1"), "0.1");
+  EXPECT_EQ(Again("1e+22"), "1e+22");
+}
+
+TEST(Json, RefusesWhatTheGrammarHasNot) {
+  EXPECT_EQ(Problem(""), "unexpected end of text @0");
+  EXPECT_EQ(Problem("  "), "unexpected end of text @2");
+  EXPECT_EQ(Problem("01"), "a number must not start with 0 @1");
+  EXPECT_EQ(Problem("+1"), "not a JSON value @0");
+  EXPECT_EQ(Problem("1."), "expected a digit after '.' @2");
+  EXPECT_EQ(Problem(".5"), "not a JSON value @0");
+  EXPECT_EQ(Problem("1e"), "expected a digit in the exponent @2");
+  EXPECT_EQ(Problem("-"), "not a JSON value @1");
+  EXPECT_EQ(Problem("NaN"), "not a JSON value @0");
+  EXPECT_EQ(Problem("truth"), "not a JSON value @0");
+  EXPECT_EQ(Problem("1 2"), "unexpected text after the value @2");
+  EXPECT_EQ(Problem("[1,]"), "not a JSON value @3");
+  EXPECT_EQ(Problem("[1 2]"), "expected ',' or ']' @3");
+  EXPECT_EQ(Problem("{\"a\" 1}"), "expected ':' @5");
+  EXPECT_EQ(Problem("{\"a\":1,}"), "expected a string as the name of a member @7");
+  EXPECT_EQ(Problem("{a:1}"), "expected a string as the name of a member @1");
+  EXPECT_EQ(Problem("{\"a\":1"), "expected ',' or '}' @6");
+  EXPECT_EQ(Problem("{\"a\":1,\"a\":2}"), "the object has this member twice @7");
+  EXPECT_EQ(Problem("1e999"), "the number is beyond a double's range @0");
+  EXPECT_EQ(Problem("\"a\nb\""), "control character in a string @2");
+  EXPECT_EQ(Problem("\"a"), "the string has no end @2");
+  EXPECT_EQ(Problem("\"\\x\""), "unknown escape in a string @2");
+  EXPECT_EQ(Problem("\"\\"), "unknown escape in a string @2");
+  EXPECT_EQ(Problem("\"\\u12g4\""), "expected four hexadecimal digits @3");
+  EXPECT_EQ(Problem("\"\\u12"), "expected four hexadecimal digits @3");
+  EXPECT_EQ(Problem(std::string_view("\0", 1)), "not a JSON value @0");
+}
+
+TEST(Json, ReadsEscapesAndSurrogatePairs) {
+  Value value;
+  Error error;
+  ASSERT_TRUE(Parse(R"("\"\\\/\b\f\n\r\t\u00e9\u20AC\ud83d\ude00")", &value, &error));
+  EXPECT_EQ(*value.AsString(), "\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_EQ(Problem(R"("\ud83d")"), "half of a surrogate pair @1");
+  EXPECT_EQ(Problem(R"("\ud83d\u0041")"), "half of a surrogate pair @1");
+  EXPECT_EQ(Problem(R"("\ude00")"), "half of a surrogate pair @1");
+}
+
+TEST(Json, TakesNothingButUtf8) {
+  for (const char* bytes : {"\xFF", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                            "\xC3", "\x80", "\xF0\x9F\x98"}) {
+    EXPECT_EQ(Problem("\"" + std::string(bytes) + "\""), "not UTF-8 @1");
+  }
+  EXPECT_EQ(Again("\"\xF4\x8F\xBF\xBF\xEE\x80\x80\""), "\"\xF4\x8F\xBF\xBF\xEE\x80\x80\"");
+}
+
+TEST(Json, WritesWhatItCanReadBack) {
+  EXPECT_EQ(Write(Value("a\"\\\n\x01\x7F")), "\"a\\\"\\\\\\n\\u0001\x7F\"");
+  EXPECT_EQ(Write(Value("\xFFok\xC3")), "\"\xEF\xBF\xBDok\xEF\xBF\xBD\"");
+  EXPECT_EQ(Write(Value(std::numeric_limits<double>::quiet_NaN())), "null");
+  EXPECT_EQ(Write(Value(-std::numeric_limits<double>::infinity())), "null");
+  EXPECT_EQ(Again(Write(Value(std::numeric_limits<double>::denorm_min()))), "5e-324");
+}
+
+TEST(Json, StopsAtItsLimits) {
+  const Limits limits{.max_depth = 3, .max_bytes = 24, .max_members = 2};
+  EXPECT_EQ(Problem("[[[1]]]", limits), "no error");
+  EXPECT_EQ(Problem("[[[[1]]]]", limits), "nested too deeply @3");
+  EXPECT_EQ(Problem("[{\"a\":[{}]}]", limits), "nested too deeply @7");
+  EXPECT_EQ(Problem("\"" + std::string(23, 'x') + "\"", limits), "text is longer than allowed @0");
+  EXPECT_EQ(Problem(R"({"a":1,"b":2,"c":3})", limits), "the object has too many members @16");
+  EXPECT_EQ(Problem(std::string(1 << 20, '[')), "nested too deeply @32");
+}
+
+TEST(JsonValue, AnswersOnlyForItsOwnKind) {
+  Value value;
+  value.Set("n", 3);
+  value.Set("list", Value::EmptyArray());
+  value.Set("n", 4);
+  ASSERT_NE(value.Find("n"), nullptr);
+  EXPECT_EQ(*value.Find("n")->AsInt(), 4);
+  EXPECT_EQ(value.Find("n")->AsString(), nullptr);
+  EXPECT_EQ(value.Find("absent"), nullptr);
+  EXPECT_EQ(value.Find("n")->Find("n"), nullptr);
+  EXPECT_EQ(value.AsObject()->size(), 2u);
+  double number = 0;
+  EXPECT_TRUE(value.Find("n")->ToNumber(&number));
+  EXPECT_EQ(number, 4.0);
+  EXPECT_FALSE(value.ToNumber(&number));
+  EXPECT_STREQ(value.Find("list")->KindName(), "an array");
+  Value list;
+  list.Append("x");
+  list.Append(nullptr);
+  EXPECT_EQ(Write(list), "[\"x\",null]");
+}
+
+}  // namespace
+}  // namespace nccltune::json
