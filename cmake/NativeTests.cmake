@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# GoogleTest in CTest. Without GoogleTest the build still works, and CTest shows one skipped test
+# that says why.
+include(GoogleTest)
+find_package(GTest QUIET)
+
+# Exit status that CTest reads as "skipped".
+set(NCCLTUNE_SKIP_CODE 77)
+
+# nccltune_skipped_test(NAME REASON): a test that is reported as skipped with its reason.
+function(nccltune_skipped_test name reason)
+  add_test(NAME ${name} COMMAND sh -c "echo \"skipped: ${reason}\"; exit ${NCCLTUNE_SKIP_CODE}")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE ${NCCLTUNE_SKIP_CODE})
+endfunction()
+
+# nccltune_test(NAME SOURCES... LIBRARIES...): one GoogleTest program; each of its tests is a test
+# of CTest. Does nothing when GoogleTest is missing.
+function(nccltune_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEFINITIONS")
+  if(NOT GTest_FOUND)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE nccltune_flags ${arg_LIBRARIES} GTest::gtest_main
+                                        ${CMAKE_DL_LIBS} Threads::Threads)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/native)
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT 120 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()

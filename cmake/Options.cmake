@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every option of the native build.
+if(DEFINED SKBUILD)
+  # A wheel holds what users load and run, nothing else.
+  set(NCCLTUNE_DEVELOP OFF)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+else()
+  set(NCCLTUNE_DEVELOP ON)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE RelWithDebInfo)
+  endif()
+endif()
+
+option(NCCLTUNE_BUILD_TESTS "Build the native tests (GoogleTest)" ${NCCLTUNE_DEVELOP})
+option(NCCLTUNE_BUILD_BENCHMARKS "Build the native benchmarks (Google Benchmark)" OFF)
+option(NCCLTUNE_BUILD_FUZZERS "Build the libFuzzer targets (clang only)" OFF)
+option(NCCLTUNE_WARNINGS_AS_ERRORS "Fail the build on a compiler warning" OFF)
+set(NCCLTUNE_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefined or thread")
+
+if(NCCLTUNE_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR
+    "The fuzz targets need clang's libFuzzer, and the compiler is ${CMAKE_CXX_COMPILER_ID}.\n"
+    "Install clang with its runtime (Debian 12: clang-14 libclang-rt-14-dev) and configure with "
+    "`cmake --preset fuzz`, which asks for clang-14; for another one set CC and CXX and add "
+    "-DCMAKE_C_COMPILER=$CC -DCMAKE_CXX_COMPILER=$CXX.")
+endif()

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every version of NCCL's tuner interface shares: enumerations, constants and the logger.
+// Our own declarations of public facts, checked against NCCL 2.21 to 2.30.
+#ifndef NCCLTUNE_ABI_TUNER_TYPES_H_
+#define NCCLTUNE_ABI_TUNER_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nccltune::abi {
+
+// ncclResult_t. A tuner only ever returns kSuccess: through NCCL 2.32 any other value fails the
+// collective or the communicator, whatever NCCL's header says about falling back.
+enum Result : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+};
+
+// ncclDebugLogLevel.
+enum LogLevel : int {
+  kLogNone = 0,
+  kLogVersion = 1,
+  kLogWarn = 2,
+  kLogInfo = 3,
+  kLogAbort = 4,
+  kLogTrace = 5,
+};
+
+// ncclDebugLogSubSys: the bits a tuner has a use for.
+inline constexpr unsigned long kSubsysInit = 0x1;
+inline constexpr unsigned long kSubsysTuning = 0x40;
+inline constexpr unsigned long kSubsysEnv = 0x80;
+
+// ncclDebugLogger_t.
+using LogFunction = void (*)(LogLevel level, unsigned long flags, const char* file, int line,
+                             const char* format, ...);
+
+// ncclFunc_t. A tuner is asked about the first five only.
+enum Collective : int {
+  kBroadcast = 0,
+  kReduce = 1,
+  kAllGather = 2,
+  kReduceScatter = 3,
+  kAllReduce = 4,
+};
+inline constexpr int kNumCollectives = 5;
+
+// NCCL_ALGO_*.
+enum Algorithm : int {
+  kAlgorithmUndefined = -1,
+  kTree = 0,
+  kRing = 1,
+  kCollnetDirect = 2,
+  kCollnetChain = 3,
+  kNvls = 4,
+  kNvlsTree = 5,
+  kPat = 6,  // since NCCL 2.23; tables of 2.22 have six rows
+};
+inline constexpr int kNumAlgorithms = 7;
+
+// NCCL_PROTO_*.
+enum Protocol : int {
+  kProtocolUndefined = -1,
+  kLl = 0,
+  kLl128 = 1,
+  kSimple = 2,
+};
+inline constexpr int kNumProtocols = 3;
+
+// NCCL_ALGO_PROTO_IGNORE: a cost table entry that NCCL will not run.
+inline constexpr float kIgnore = -1.0F;
+
+// First index of TunerConstants::hw_latencies.
+enum HardwareLink : int { kLinkNvlink = 0, kLinkPci = 1, kLinkNet = 2 };
+inline constexpr int kNumHardwareLinks = 3;
+
+// First index of the bandwidth tables of TunerConstants.
+enum ComputeCapability : int {
+  kVolta = 0,
+  kAmpere = 1,
+  kHopper = 2,
+  kBlackwell = 3,
+  kRubin = 4,  // since NCCL 2.32 (interface v7)
+};
+
+// Second index of the bandwidth tables of TunerConstants; the last stands for three nodes and more.
+enum TuningScale : int { kOneNode = 0, kTwoNodes = 1, kFourNodes = 2 };
+inline constexpr int kNumTuningScales = 3;
+
+static_assert(sizeof(Result) == 4 && sizeof(LogLevel) == 4 && sizeof(Collective) == 4);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_TUNER_TYPES_H_

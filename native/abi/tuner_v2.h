@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuner interface v2, symbol ncclTunerPlugin_v2, since NCCL 2.21.
+// Native in 2.21; accepted by every later version when no newer symbol is exported.
+// The only live version without a cost table: the tuner names its choice and NCCL runs it
+// unchecked.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_TUNER_V2_H_
+#define NCCLTUNE_ABI_TUNER_V2_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_types.h"
+
+namespace nccltune::abi {
+
+struct TunerV2 {
+  const char* name;
+
+  // Once per communicator. `context` is handed back in every other call.
+  Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
+
+  // Once per enqueued collective. `bytes` is the total over all ranks for all-gather and
+  // reduce-scatter. In: *algorithm, *protocol -1 and *channels 0, each "NCCL decides".
+  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int collnet_support,
+                          int nvls_support, int pipe_ops, int* algorithm, int* protocol,
+                          int* channels);
+
+  Result (*destroy)(void* context);
+};
+
+static_assert(offsetof(TunerV2, name) == 0);
+static_assert(offsetof(TunerV2, init) == 8);
+static_assert(offsetof(TunerV2, get_coll_info) == 16);
+static_assert(offsetof(TunerV2, destroy) == 24);
+static_assert(sizeof(TunerV2) == 32);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_TUNER_V2_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuner interface v4, symbol ncclTunerPlugin_v4, since NCCL 2.24.
+// Native in 2.24 to 2.27; accepted later when no newer symbol is exported.
+// Adds whether both buffers are registered.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_TUNER_V4_H_
+#define NCCLTUNE_ABI_TUNER_V4_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_types.h"
+
+namespace nccltune::abi {
+
+struct TunerV4 {
+  const char* name;
+
+  Result (*init)(size_t ranks, size_t nodes, LogFunction log, void** context);
+
+  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
+  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
+  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
+  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+                          float** cost_table, int algorithms, int protocols,
+                          int registered_buffers, int* channels);
+
+  Result (*destroy)(void* context);
+};
+
+static_assert(offsetof(TunerV4, name) == 0);
+static_assert(offsetof(TunerV4, init) == 8);
+static_assert(offsetof(TunerV4, get_coll_info) == 16);
+static_assert(offsetof(TunerV4, destroy) == 24);
+static_assert(sizeof(TunerV4) == 32);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_TUNER_V4_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuner interface v6, symbol ncclTunerPlugin_v6, since NCCL 2.30.
+// Native in 2.30 and 2.31; accepted later when no newer symbol is exported.
+// Adds get_chunk_size as the last member; constants and NVLink domains are those of v5.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_TUNER_V6_H_
+#define NCCLTUNE_ABI_TUNER_V6_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_types.h"
+#include "abi/tuner_v5.h"
+
+namespace nccltune::abi {
+
+using NvlDomainInfoV6 = NvlDomainInfoV5;
+using TunerConstantsV6 = TunerConstantsV5;
+
+struct TunerV6 {
+  const char* name;
+
+  // Once per communicator. `constants` may be edited in place before NCCL builds its cost model.
+  Result (*init)(void** context, uint64_t communicator_id, size_t ranks, size_t nodes,
+                 LogFunction log, NvlDomainInfoV6* nvl_domains, TunerConstantsV6* constants);
+
+  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
+  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
+  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // Since 2.31 *channels only lowers NCCL's own count, and a valid entry set to -1 is selected.
+  // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
+  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+                          float** cost_table, int algorithms, int protocols,
+                          int registered_buffers, int* channels);
+
+  Result (*finalize)(void* context);
+
+  // Optional (may be NULL). For all but CollNet called one to three times per collective with
+  // `channels` 1 and `bytes` the share of that channel. NCCL clamps *chunk_bytes to its buffers and
+  // rounds it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
+  Result (*get_chunk_size)(void* context, Collective collective, size_t bytes, int algorithm,
+                           int protocol, int channels, size_t* chunk_bytes);
+};
+
+static_assert(offsetof(TunerV6, name) == 0);
+static_assert(offsetof(TunerV6, init) == 8);
+static_assert(offsetof(TunerV6, get_coll_info) == 16);
+static_assert(offsetof(TunerV6, finalize) == 24);
+static_assert(offsetof(TunerV6, get_chunk_size) == 32);
+static_assert(sizeof(TunerV6) == 40);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_TUNER_V6_H_

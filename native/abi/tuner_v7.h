@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tuner interface v7, symbol ncclTunerPlugin_v7, since NCCL 2.32.
+// Native in 2.32.
+// As v6; the constants get a fifth row of compute capability (Rubin).
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_TUNER_V7_H_
+#define NCCLTUNE_ABI_TUNER_V7_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_types.h"
+#include "abi/tuner_v5.h"
+
+namespace nccltune::abi {
+
+using NvlDomainInfoV7 = NvlDomainInfoV5;
+
+inline constexpr int kNumComputeCapabilitiesV7 = 5;
+
+// The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31 resets
+// them after init, so that edits are lost there.
+struct TunerConstantsV7 {
+  double base_latencies[kNumAlgorithms][kNumProtocols];
+  double hw_latencies[kNumHardwareLinks][kNumAlgorithms][kNumProtocols];
+  double ll_max_bws[kNumComputeCapabilitiesV7][kNumTuningScales];
+  double per_ch_max_ring_ll128_bws[kNumComputeCapabilitiesV7][kNumTuningScales];
+  double per_ch_max_tree_ll128_bws[kNumComputeCapabilitiesV7][kNumTuningScales];
+  double per_ch_max_tree_bws[kNumComputeCapabilitiesV7][kNumTuningScales];
+  double per_ch_max_nvls_tree_bws[kNumComputeCapabilitiesV7][kNumTuningScales];
+};
+static_assert(offsetof(TunerConstantsV7, base_latencies) == 0);
+static_assert(offsetof(TunerConstantsV7, hw_latencies) == 168);
+static_assert(offsetof(TunerConstantsV7, ll_max_bws) == 672);
+static_assert(offsetof(TunerConstantsV7, per_ch_max_ring_ll128_bws) == 792);
+static_assert(offsetof(TunerConstantsV7, per_ch_max_tree_ll128_bws) == 912);
+static_assert(offsetof(TunerConstantsV7, per_ch_max_tree_bws) == 1032);
+static_assert(offsetof(TunerConstantsV7, per_ch_max_nvls_tree_bws) == 1152);
+static_assert(sizeof(TunerConstantsV7) == 1272);
+
+struct TunerV7 {
+  const char* name;
+
+  // Once per communicator. `constants` may be edited in place before NCCL builds its cost model.
+  Result (*init)(void** context, uint64_t communicator_id, size_t ranks, size_t nodes,
+                 LogFunction log, NvlDomainInfoV7* nvl_domains, TunerConstantsV7* constants);
+
+  // Once per enqueued collective. `cost_table` is declared as float** and is in truth one
+  // contiguous float[algorithms][protocols] of predicted microseconds, negative where NCCL will
+  // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
+  // As in 2.31 *channels only lowers NCCL's own count.
+  // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
+  Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
+                          float** cost_table, int algorithms, int protocols,
+                          int registered_buffers, int* channels);
+
+  Result (*finalize)(void* context);
+
+  // Optional (may be NULL). For all but CollNet called one to three times per collective with
+  // `channels` 1 and `bytes` the share of that channel. NCCL clamps *chunk_bytes to its buffers and
+  // rounds it down to the protocol's grain (16, 1920, 512 bytes): below one grain it becomes 0.
+  Result (*get_chunk_size)(void* context, Collective collective, size_t bytes, int algorithm,
+                           int protocol, int channels, size_t* chunk_bytes);
+};
+
+static_assert(offsetof(TunerV7, name) == 0);
+static_assert(offsetof(TunerV7, init) == 8);
+static_assert(offsetof(TunerV7, get_coll_info) == 16);
+static_assert(offsetof(TunerV7, finalize) == 24);
+static_assert(offsetof(TunerV7, get_chunk_size) == 32);
+static_assert(sizeof(TunerV7) == 40);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_TUNER_V7_H_
