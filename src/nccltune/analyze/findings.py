@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings: what a curve shows, whether another choice mends it, and one plain sentence each."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from nccltune.analyze.gains import GainTable
+from nccltune.analyze.result import ConditionAnalysis, Curve, Point
+from nccltune.model.choice import DEFAULT, Choice, choice_label
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.sizes import format_bytes
+
+MIN_DIP = 0.05
+"""A fall of bus bandwidth below this share of what was reached before is no dip."""
+PLATEAU_SLOPE = 0.2
+"""A step is flat when bandwidth grows slower than size to this power (1: in proportion)."""
+RISING_SLOPE = 0.35
+"""After a plateau the curve must climb again at least this steeply; else it is just its end."""
+PLATEAU_CEILING = 0.8
+"""Above this share of the peak a flat curve is saturated, not stuck."""
+NOISY_SPREAD = 0.10
+"""Relative spread of single timings above which a point is called noisy."""
+MIN_GAIN = 0.03
+"""Below this a better choice is not worth a sentence."""
+NOT_TUNING = (
+    "Not a tuning problem: check the base performance first (links, NICs and GPUDirect, CPU "
+    "binding, left-over NCCL_* settings)"
+)
+
+
+class _Shape(NamedTuple):
+    """A stretch of a curve that looks wrong: from `low` to `high` bytes, and what is seen."""
+
+    kind: FindingKind
+    low: int
+    high: int
+    seen: str
+    evidence: dict[str, float]
+
+
+def condition_findings(analysis: ConditionAnalysis, table: GainTable | None) -> Iterator[Finding]:
+    """Everything found in one condition. `table` compares its choices with the default; None for
+    collectives that a tuner is never asked about."""
+    shown = analysis.curve(DEFAULT) or _fastest(analysis.curves)
+    margin = max(MIN_DIP, 2 * analysis.noise.high)
+    for shape in (*_dips(shown, margin), *_plateaus(shown)):
+        yield from _explained(analysis, shape, shown, margin)
+    if table is not None and analysis.curve(DEFAULT) is not None:
+        yield from _bad_crossovers(analysis, table)
+    yield from _not_saturated(analysis, shown)
+    yield from _below_line_rate(analysis)
+    yield from _noisy(analysis, shown)
+
+
+def _dips(curve: Curve, margin: float) -> Iterator[_Shape]:
+    """Stretches where bus bandwidth falls though the size grows, beyond noise."""
+    points = curve.points
+    index = 0
+    while index + 1 < len(points):
+        peak = points[index]
+        after = index + 1
+        while after < len(points) and points[after].busbw_gb_per_s <= peak.busbw_gb_per_s:
+            after += 1
+        lower = points[index + 1 : after]
+        if lower:
+            low = min(lower, key=lambda point: point.busbw_gb_per_s)
+            fall = 1 - low.busbw_gb_per_s / peak.busbw_gb_per_s
+            # Beyond noise: the intervals of the two bandwidths do not touch.
+            apart = low.low_us / low.bytes > peak.high_us / peak.bytes
+            if fall > margin and apart:
+                yield _Shape(
+                    FindingKind.DIP,
+                    peak.bytes,
+                    low.bytes,
+                    f"bus bandwidth falls from {_rate(peak.busbw_gb_per_s)} at "
+                    f"{format_bytes(peak.bytes)} to {_rate(low.busbw_gb_per_s)} at "
+                    f"{format_bytes(low.bytes)} ({_percent(fall)} less)",
+                    {"peak_gb_per_s": peak.busbw_gb_per_s, "low_gb_per_s": low.busbw_gb_per_s},
+                )
+        index = after
+
+
+def _plateaus(curve: Curve) -> Iterator[_Shape]:
+    """Stretches where the curve stands still below its peak and climbs again afterwards."""
+    points = curve.points
+    top = max((point.busbw_gb_per_s for point in points), default=0.0)
+    slopes = [_slope(first, second) for first, second in pairwise(points)]
+    start = 0
+    while start < len(slopes):
+        end = start
+        while end < len(slopes) and -MIN_DIP < slopes[end] < PLATEAU_SLOPE:
+            end += 1
+        first, last = points[start], points[end]
+        stuck = last.busbw_gb_per_s < PLATEAU_CEILING * top
+        if end > start and stuck and end < len(slopes) and slopes[end] > RISING_SLOPE:
+            yield _Shape(
+                FindingKind.PLATEAU,
+                first.bytes,
+                last.bytes,
+                f"bus bandwidth stands still at about {_rate(last.busbw_gb_per_s)} from "
+                f"{format_bytes(first.bytes)} to {format_bytes(last.bytes)}, "
+                f"{_percent(last.busbw_gb_per_s / top)} of the peak",
+                {"level_gb_per_s": last.busbw_gb_per_s, "peak_gb_per_s": top},
+            )
+        start = max(end, start + 1)
+
+
+def _explained(
+    analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
+) -> Iterator[Finding]:
+    """A shape as a finding: mended by another choice, or not a tuning problem."""
+    here = _at(shown, shape.high)
+    assert here is not None
+    others = [
+        (point, curve.choice)
+        for curve in analysis.curves
+        if isinstance(curve.choice, Choice) and (point := _at(curve, shape.high)) is not None
+    ]
+    sentence = f"{analysis.condition.title}: {shape.seen}"
+    if not others or analysis.curve(DEFAULT) is None:
+        yield _finding(analysis, shape, sentence)
+        return
+    best, choice = min(others, key=lambda item: item[0].time_us)
+    if here.time_us > best.time_us * (1 + margin):
+        yield _finding(
+            analysis,
+            shape,
+            f"{sentence}. Another choice mends it: {choice_label(choice)} reaches "
+            f"{_rate(best.busbw_gb_per_s)} at {format_bytes(shape.high)}",
+            better=choice if isinstance(choice, Choice) else None,
+            tuning=True,
+        )
+        return
+    yield _finding(analysis, shape, sentence, tuning=False)
+    what = "dips" if shape.kind is FindingKind.DIP else "stands still"
+    yield _finding(
+        analysis,
+        shape._replace(kind=FindingKind.NOT_A_TUNING_PROBLEM),
+        f"{analysis.condition.title}: even the best choice {what} between "
+        f"{format_bytes(shape.low)} and {format_bytes(shape.high)}. {NOT_TUNING}",
+        tuning=False,
+    )
+
+
+def _bad_crossovers(analysis: ConditionAnalysis, table: GainTable) -> Iterator[Finding]:
+    """Ranges in which another choice is faster than the default beyond noise."""
+    run: list[tuple[int, Choice, float]] = []
+    for size in [*table.sizes, None]:
+        better = None if size is None else better_choice(table, size)
+        if better is not None and size is not None:
+            run.append((size, *better))
+            continue
+        if run:
+            yield _crossover(analysis, run)
+        run = []
+
+
+def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
+    """The choice that beats the default at `size` beyond noise by the most, with its log gain.
+
+    Beyond noise: the interval of the gain at the strict confidence lies above zero, and the gain
+    is above the minimum and above the A/A distance of two medians.
+    """
+    floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
+    found: tuple[Choice, float] | None = None
+    for choice in table.choices:
+        gain = table.gain(size, choice, table.strict)
+        if gain is None or gain.value < floor or gain.low <= 0:
+            continue
+        if found is None or gain.value > found[1]:
+            found = (choice, gain.value)
+    return found
+
+
+def _crossover(analysis: ConditionAnalysis, run: list[tuple[int, Choice, float]]) -> Finding:
+    sizes = [size for size, _, _ in run]
+    best = max(run, key=lambda item: item[2])
+    mean = math.exp(math.fsum(gain for _, _, gain in run) / len(run))
+    words = []
+    for choice in dict.fromkeys(choice for _, choice, _ in run):
+        where = [size for size, chosen, _ in run if chosen == choice]
+        words.append(f"{choice.label} ({_range(where)})")
+    many = len(sizes) > 1
+    sentence = (
+        f"{analysis.condition.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
+        f"not the best: {', then '.join(words)} is up to {math.exp(best[2]):.2f}x faster"
+        + (f", {mean:.2f}x on average" if many else "")
+    )
+    return Finding(
+        kind=FindingKind.BAD_CROSSOVER,
+        sentence=sentence,
+        collective=analysis.condition.collective,
+        scale=analysis.condition.scale,
+        min_bytes=sizes[0],
+        max_bytes=sizes[-1],
+        better=best[1],
+        tuning=True,
+        evidence={"most": math.exp(best[2]), "mean": mean},
+    )
+
+
+def _not_saturated(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
+    if analysis.saturation is None or analysis.saturation.saturated:
+        return
+    last = curve.points[-1]
+    shape = _Shape(
+        FindingKind.NOT_SATURATED,
+        last.bytes,
+        last.bytes,
+        f"bus bandwidth still grows at the largest size ({_rate(last.busbw_gb_per_s)} at "
+        f"{format_bytes(last.bytes)}); measure larger sizes to see the peak",
+        {"last_gb_per_s": last.busbw_gb_per_s},
+    )
+    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+
+
+def _below_line_rate(analysis: ConditionAnalysis) -> Iterator[Finding]:
+    """Where the line rate is known and not even the best choice comes near it."""
+    saturation = analysis.saturation
+    if saturation is None or saturation.line_rate_share is None:
+        return
+    line_rate = saturation.peak_gb_per_s / saturation.line_rate_share
+    points = _fastest(analysis.curves).points
+    best = max(point.busbw_gb_per_s for point in points)
+    if best >= PLATEAU_CEILING * line_rate:
+        return
+    shape = _Shape(
+        FindingKind.NOT_A_TUNING_PROBLEM,
+        points[0].bytes,
+        points[-1].bytes,
+        f"the best of all choices reaches {_rate(best)}, {_percent(best / line_rate)} of the line "
+        f"rate. {NOT_TUNING}",
+        {"peak_gb_per_s": best, "line_rate_gb_per_s": line_rate},
+    )
+    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}", tuning=False)
+
+
+def _noisy(analysis: ConditionAnalysis, curve: Curve) -> Iterator[Finding]:
+    noisy = [
+        (point.spread, point)
+        for point in curve.points
+        if point.spread is not None and point.spread > NOISY_SPREAD
+    ]
+    if not noisy:
+        return
+    spread, worst = max(noisy, key=lambda item: item[0])
+    shape = _Shape(
+        FindingKind.NOISY,
+        noisy[0][1].bytes,
+        noisy[-1][1].bytes,
+        f"single timings spread by over {_percent(NOISY_SPREAD)} at {len(noisy)} of "
+        f"{len(curve.points)} sizes, most at {format_bytes(worst.bytes)} ({_percent(spread)}); "
+        "more rounds narrow the intervals there",
+        {"worst_spread": spread, "sizes": float(len(noisy))},
+    )
+    yield _finding(analysis, shape, f"{analysis.condition.title}: {shape.seen}")
+
+
+def _fastest(curves: list[Curve]) -> Curve:
+    """The lower envelope in time: at every size the point of the fastest choice."""
+    by_size: dict[int, Point] = {}
+    for curve in curves:
+        for point in curve.points:
+            if point.bytes not in by_size or point.time_us < by_size[point.bytes].time_us:
+                by_size[point.bytes] = point
+    return Curve(DEFAULT, [by_size[size] for size in sorted(by_size)])
+
+
+def _finding(
+    analysis: ConditionAnalysis,
+    shape: _Shape,
+    sentence: str,
+    *,
+    better: Choice | None = None,
+    tuning: bool | None = None,
+) -> Finding:
+    return Finding(
+        kind=shape.kind,
+        sentence=sentence,
+        collective=analysis.condition.collective,
+        scale=analysis.condition.scale,
+        min_bytes=shape.low,
+        max_bytes=shape.high,
+        better=better,
+        tuning=tuning,
+        evidence=shape.evidence,
+    )
+
+
+def _slope(first: Point, second: Point) -> float:
+    """Growth of bandwidth as a power of the growth of size."""
+    return math.log(second.busbw_gb_per_s / first.busbw_gb_per_s) / math.log(
+        second.bytes / first.bytes
+    )
+
+
+def _at(curve: Curve, size: int) -> Point | None:
+    return next((point for point in curve.points if point.bytes == size), None)
+
+
+def _range(sizes: list[int]) -> str:
+    if sizes[0] == sizes[-1]:
+        return format_bytes(sizes[0])
+    return f"{format_bytes(sizes[0])} to {format_bytes(sizes[-1])}"
+
+
+def _rate(value: float) -> str:
+    return f"{value:.3g} GB/s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Analyse a whole study."""
+
+from collections.abc import Iterable, Sequence
+
+from nccltune.analyze.curves import ASSUMED_NOISE, curve, noise, saturation
+from nccltune.analyze.findings import condition_findings
+from nccltune.analyze.gains import GainTable, gain_tables
+from nccltune.analyze.result import Analysis, ConditionAnalysis
+from nccltune.analyze.timings import Sorted, Timings, sort_samples
+from nccltune.model.choice import DEFAULT, choice_label
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.platform import Platform
+from nccltune.model.sample import Sample
+from nccltune.model.scale import count
+
+_ORDER = [
+    FindingKind.WRONG_RESULTS,
+    FindingKind.SUSPECT_RUN,
+    FindingKind.BAD_CROSSOVER,
+    FindingKind.NOT_A_TUNING_PROBLEM,
+    FindingKind.DIP,
+    FindingKind.PLATEAU,
+    FindingKind.NO_DEFAULT,
+    FindingKind.SINGLE_SAMPLES,
+    FindingKind.NOISY,
+    FindingKind.NOT_SATURATED,
+]
+
+
+def analyze(
+    platform: Platform,
+    samples: Iterable[Sample],
+    *,
+    suspect: Sequence[str] = (),
+    assumed_noise: float = ASSUMED_NOISE,
+) -> Analysis:
+    """Curves and findings of `samples`. `suspect` are sentences about runs that were not what
+    they claimed to be; they become findings."""
+    return analyze_sorted(
+        platform, sort_samples(samples), suspect=suspect, assumed_noise=assumed_noise
+    )
+
+
+def analyze_sorted(
+    platform: Platform,
+    found: Sorted,
+    *,
+    suspect: Sequence[str] = (),
+    assumed_noise: float = ASSUMED_NOISE,
+) -> Analysis:
+    """As `analyze`, for samples already sorted (the rule search needs them sorted, too)."""
+    conditions = []
+    findings = [Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence) for sentence in suspect]
+    findings += _left_out(found)
+    for timings in found.timings:
+        analysis = _condition(timings, platform.line_rate_gb_per_s, assumed_noise)
+        conditions.append(analysis)
+        table = _table(timings, assumed_noise)
+        findings += condition_findings(analysis, table)
+    for table in gain_tables(found.timings, assumed_noise):
+        findings += _what_is_missing(table)
+    findings.sort(key=lambda finding: _ORDER.index(finding.kind))
+    return Analysis(platform, conditions, findings, found.samples)
+
+
+def _condition(
+    timings: Timings, line_rate: float | None, assumed_noise: float
+) -> ConditionAnalysis:
+    curves = [curve(timings, choice) for choice in timings.choices]
+    shown = next((item for item in curves if item.choice == DEFAULT), None)
+    if shown is None:
+        shown = max(curves, key=lambda item: max(point.busbw_gb_per_s for point in item.points))
+    return ConditionAnalysis(
+        condition=timings.condition,
+        curves=curves,
+        noise=noise(timings, assumed_noise),
+        saturation=saturation(shown, line_rate),
+        samples=timings.samples,
+        rounds=timings.rounds,
+    )
+
+
+def _table(timings: Timings, assumed_noise: float) -> GainTable | None:
+    tables = gain_tables([timings], assumed_noise)
+    return tables[0] if tables else None
+
+
+def _left_out(found: Sorted) -> list[Finding]:
+    findings = [
+        Finding(
+            kind=FindingKind.WRONG_RESULTS,
+            sentence=f"{condition.title}: {count(number, 'timing')} of {choice_label(choice)} left "
+            "out because the results were wrong (#wrong above 0)",
+            collective=condition.collective,
+            scale=condition.scale,
+            evidence={"timings": float(number)},
+        )
+        for (condition, choice), number in found.wrong.items()
+    ]
+    if found.without_scale:
+        findings.append(
+            Finding(
+                kind=FindingKind.SUSPECT_RUN,
+                sentence=f"{count(found.without_scale, 'timing')} left out because the number of "
+                "nodes and ranks is unknown: import again with --nodes and --ranks",
+            )
+        )
+    if found.one_rank:
+        findings.append(
+            Finding(
+                kind=FindingKind.SUSPECT_RUN,
+                sentence=f"{count(found.one_rank, 'timing')} left out because they are of a single "
+                "rank, where nothing is communicated",
+            )
+        )
+    return findings
+
+
+def _what_is_missing(table: GainTable) -> list[Finding]:
+    what = f"{table.collective.prose}, {table.scale}"
+    findings = []
+    if not table.has_default:
+        findings.append(
+            Finding(
+                kind=FindingKind.NO_DEFAULT,
+                sentence=f"{what}: NCCL's default was not measured, so nothing can be said about "
+                "what the choices gain over it; measure it in the same run",
+                collective=table.collective,
+                scale=table.scale,
+            )
+        )
+    if not table.noise.known:
+        findings.append(
+            Finding(
+                kind=FindingKind.SINGLE_SAMPLES,
+                sentence=f"{what}: with {count(table.rounds, 'timing')} a point noise cannot be "
+                f"told; {100 * table.noise.typical:.3g} % is assumed. Repeat the runs (at least 4 "
+                "times, default and choices in turn) to know",
+                collective=table.collective,
+                scale=table.scale,
+                evidence={"assumed_noise": table.noise.typical},
+            )
+        )
+    return findings

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule search: a few size ranges in which a choice beats the default beyond noise.
+
+For every collective and scale: the segmentation of the size axis that minimises total log latency,
+with a price for each rule. The default is a candidate at every size. A rule that its timings do
+not prove is taken out and the search runs again without it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from nccltune.analyze.gains import GainTable, gain_tables
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.rule import Rule
+from nccltune.model.sizes import MAX_BYTES, format_bytes
+from nccltune.tune.boundary import boundary
+from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions
+from nccltune.tune.segment import Segment, segment
+
+Weights = Callable[[int], float]
+"""The weight of a size: how much its latency counts."""
+
+
+def search(
+    timings: Sequence[Timings],
+    options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
+    weights: Weights | None = None,
+) -> list[TunedGroup]:
+    """Rules for every collective, scale and registration in `timings`."""
+    tables = gain_tables(timings, options.assumed_noise)
+    both = {
+        (table.collective, table.scale)
+        for table in tables
+        if table.registered
+        and any(
+            not other.registered
+            and (other.collective, other.scale) == (table.collective, table.scale)
+            for other in tables
+        )
+    }
+    return [
+        _tune(
+            table,
+            options,
+            weights or (lambda _: 1.0),
+            table.registered if (table.collective, table.scale) in both else None,
+        )
+        for table in tables
+    ]
+
+
+def proven(table: GainTable, cells: Sequence[tuple[int, Choice]], min_gain: float) -> bool:
+    """Whether the points of a rule together beat the default by `min_gain` and beyond noise."""
+    pooled = table.pooled(cells, table.strict)
+    if pooled is None:
+        return False
+    floor = max(math.log1p(min_gain), table.noise.typical if table.noise.known else 0.0)
+    return pooled.value >= floor and pooled.low > 0
+
+
+def _tune(
+    table: GainTable, options: TuneOptions, weights: Weights, registered: bool | None
+) -> TunedGroup:
+    sizes, choices = table.sizes, table.choices
+    if table.has_default:
+        segments = _against_default(table, options, weights)
+    else:
+        segments = _without_default(table, options, weights)
+    chosen = [
+        _least_channels(table, item, choices[item.choice], options.channel_tolerance)
+        if item.choice is not None
+        else None
+        for item in segments
+    ]
+    decisions = [
+        _decision(table, sizes[position], choice)
+        for item, choice in zip(segments, chosen, strict=True)
+        for position in range(item.first, item.last + 1)
+    ]
+    ends = _ends(table, segments, chosen, options)
+    rules, left_alone = [], []
+    for item, choice, (low, high) in zip(segments, chosen, ends, strict=True):
+        covered = sizes[item.first : item.last + 1]
+        if choice is None:
+            left_alone.append(_left_alone(table, covered, options))
+        else:
+            rule = Rule(
+                table.collective,
+                low,
+                high,
+                choice,
+                nodes=table.scale.nodes,
+                ranks=table.scale.ranks,
+                registered=registered,
+            )
+            rules.append(evidence(table, rule, covered))
+    gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
+    return TunedGroup(
+        collective=table.collective,
+        scale=table.scale,
+        registered=registered,
+        rounds=table.rounds,
+        noise=table.point_noise(),
+        noise_source=table.noise.source,
+        rules=rules,
+        left_alone=left_alone,
+        decisions=decisions,
+        expected_gain=_geometric_mean(gains),
+        recovered=_recovered(decisions),
+    )
+
+
+def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
+    """The segmentation where the default was measured: only proven rules are left."""
+    sizes, choices = table.sizes, table.choices
+    toll = _toll(table, options)
+    costs = [
+        [_relative_cost(table, size, choice, toll, weights(size)) for choice in choices]
+        for size in sizes
+    ]
+    penalty = options.penalty + 2 * table.point_noise()
+    while True:
+        segments = segment(costs, penalty)
+        unproven = next(
+            (
+                item
+                for item in segments
+                if item.choice is not None
+                and not proven(table, _cells(table, item), options.min_gain)
+            ),
+            None,
+        )
+        if unproven is None:
+            return segments
+        # Its weakest size may have spoilt a good rule: try without that one first.
+        assert unproven.choice is not None
+        weakest = max(
+            range(unproven.first, unproven.last + 1),
+            key=lambda position: costs[position][unproven.choice or 0] / weights(sizes[position]),
+        )
+        costs[weakest][unproven.choice] = math.inf
+
+
+def _toll(table: GainTable, options: TuneOptions) -> float:
+    """What a choice must gain at a size to be worth standing in a rule there, so that rules do not
+    creep over sizes where there is nothing to gain."""
+    return max(table.point_noise(), math.log1p(options.min_gain) / 3)
+
+
+def _relative_cost(
+    table: GainTable, size: int, choice: Choice, toll: float, weight: float
+) -> float:
+    gain = table.gain(size, choice)
+    if gain is None or weight <= 0 or table.slower(size, choice):
+        return math.inf
+    return weight * (toll - gain.value)
+
+
+def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
+    """The segmentation where nobody measured the default: the fastest choices, few of them."""
+    costs = []
+    for size in table.sizes:
+        logs = [table.log_time(size, choice) for choice in table.choices]
+        least = min((log for log in logs if log is not None), default=0.0)
+        weight = weights(size)
+        costs.append([math.inf if log is None else weight * (log - least) for log in logs])
+    penalty = options.penalty + 2 * table.point_noise()
+    return segment(costs, penalty, idle_cost=1e6)
+
+
+def _cells(table: GainTable, item: Segment) -> list[tuple[int, Choice]]:
+    assert item.choice is not None
+    choice = table.choices[item.choice]
+    return [(size, choice) for size in table.sizes[item.first : item.last + 1]]
+
+
+def _least_channels(table: GainTable, item: Segment, choice: Choice, tolerance: float) -> Choice:
+    """The same algorithm and protocol with the fewest channels that cost at most `tolerance`:
+    channels are SMs taken from compute."""
+    covered = table.sizes[item.first : item.last + 1]
+    best = _mean_log(table, covered, choice)
+    siblings = [
+        other
+        for other in table.choices
+        if other.channels is not None
+        and (other.algorithm, other.protocol, other.chunk_bytes)
+        == (choice.algorithm, choice.protocol, choice.chunk_bytes)
+    ]
+    for other in sorted(siblings, key=lambda sibling: sibling.channels or 0):
+        time = _mean_log(table, covered, other)
+        if best is None or time is None or time > best + math.log1p(tolerance):
+            continue
+        if not (table.has_default and any(table.slower(size, other) for size in covered)):
+            return other
+    return choice
+
+
+def _mean_log(table: GainTable, sizes: Sequence[int], choice: Choice) -> float | None:
+    logs = [table.log_time(size, choice) for size in sizes]
+    known = [log for log in logs if log is not None]
+    return math.fsum(known) / len(known) if len(known) == len(logs) else None
+
+
+def _ends(
+    table: GainTable,
+    segments: Sequence[Segment],
+    chosen: Sequence[Choice | None],
+    options: TuneOptions,
+) -> list[tuple[int, int]]:
+    """First and last byte of every segment: no hole, no overlap, nothing beyond what was measured
+    unless `extend` says so."""
+    sizes = table.sizes
+    toll = _toll(table, options) if table.has_default else 0.0
+    last = [
+        boundary(table, sizes[here.last], sizes[there.first], before, after, toll)
+        for here, there, before, after in zip(
+            segments, segments[1:], chosen, chosen[1:], strict=False
+        )
+    ]
+    first = [0 if options.extend else sizes[0], *(end + 1 for end in last)]
+    last.append(MAX_BYTES if options.extend else sizes[-1])
+    return list(zip(first, last, strict=True))
+
+
+def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
+    default = table.log_time(size, DEFAULT)
+    candidates: list[AnyChoice] = [DEFAULT, *table.choices]
+    best_log, best = min(
+        (
+            (log, candidate)
+            for candidate in candidates
+            if (log := table.log_time(size, candidate)) is not None
+        ),
+        key=lambda item: item[0],
+    )
+    tuned = table.log_time(size, choice or DEFAULT)
+    # A size that some conditions lack the choice at has no common time: the best stands in.
+    tuned_log = best_log if tuned is None else tuned
+    gain = table.gain(size, choice) if choice is not None else None
+    return Decision(
+        bytes=size,
+        choice=choice,
+        default_us=None if default is None else math.exp(default),
+        tuned_us=math.exp(tuned_log),
+        best=best if isinstance(best, Choice) else None,
+        best_us=math.exp(best_log),
+        gain=None if gain is None else math.exp(gain.value),
+        gain_low=None if gain is None else math.exp(gain.low),
+        gain_high=None if gain is None else math.exp(gain.high),
+    )
+
+
+def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEvidence:
+    """What the timings at the sizes `covered` say for `rule`."""
+    cells = [(size, rule.choice) for size in covered]
+    timings = table.timings_of(cells) + table.timings_of([(size, DEFAULT) for size in covered])
+    pooled = table.pooled(cells)
+    if pooled is None:
+        return RuleEvidence(
+            rule=rule,
+            sizes=list(covered),
+            timings=timings,
+            sure=False,
+            reason="the fastest of the choices measured; the default was not measured",
+        )
+    single = [gain.value for cell in cells if (gain := table.gain(*cell)) is not None]
+    if pooled.known:
+        reason = (
+            f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
+            f"in {table.rounds} rounds"
+        )
+    else:
+        reason = (
+            f"faster than the default beyond an assumed noise of {100 * table.assumed_noise:.3g} "
+            "%: one timing a point cannot tell"
+        )
+    return RuleEvidence(
+        rule=rule,
+        sizes=list(covered),
+        timings=timings,
+        sure=pooled.known,
+        reason=reason,
+        gain=math.exp(pooled.value),
+        gain_low=math.exp(pooled.low),
+        gain_high=math.exp(pooled.high),
+        least=math.exp(min(single)),
+        most=math.exp(max(single)),
+    )
+
+
+def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
+    """Why a range has no rule, judged by the choice that looks best in it."""
+    looks = [
+        (gain, choice, size)
+        for size in covered
+        for choice in table.choices
+        if (gain := table.gain(size, choice)) is not None and not table.slower(size, choice)
+    ]
+    floor = math.log1p(options.min_gain)
+    if not looks:
+        reason = "the default is the fastest measured"
+    else:
+        gain, choice, size = max(looks, key=lambda item: item[0].value)
+        if gain.value <= 0:
+            reason = "the default is the fastest measured"
+        elif gain.value < floor:
+            reason = (
+                f"the best choice gains less than {100 * options.min_gain:.3g} % (noise "
+                f"{100 * table.point_noise():.2g} %)"
+            )
+        else:
+            reason = (
+                f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
+                f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), which is not beyond noise"
+            )
+    return LeftAlone(covered[0], covered[-1], len(covered), reason)
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    if not ratios:
+        return None
+    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
+
+
+def _recovered(decisions: Sequence[Decision]) -> float | None:
+    """The share of the log-latency gain of the best median at every size that the rules keep."""
+    known = [item for item in decisions if item.default_us is not None]
+    total = math.fsum(math.log((item.default_us or 1) / item.best_us) for item in known)
+    kept = math.fsum(math.log((item.default_us or 1) / item.tuned_us) for item in known)
+    return kept / total if total > 1e-12 else None

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segmentation of the size axis: the cheapest path through (size, choice) with a price for
+every rule.
+
+A pure dynamic programme over costs; where the costs come from is `search`'s business.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Segment(NamedTuple):
+    """Positions `first` to `last` (inclusive) of the size axis given to one choice; `choice` is an
+    index into the candidates, None for the default."""
+
+    first: int
+    last: int
+    choice: int | None
+
+
+def segment(
+    costs: Sequence[Sequence[float]], penalty: float, *, idle_cost: float = 0.0
+) -> list[Segment]:
+    """The segmentation of least total cost.
+
+    `costs[position][choice]` is the cost of each candidate at each size; infinite where it is not
+    allowed. No rule costs `idle_cost` a size: 0 where costs are relative to the default, more than
+    any choice where the default was not measured. Each segment with a choice costs `penalty` more.
+
+    O(sizes x choices): only the cheapest path into a size matters to a rule that starts there.
+    """
+    if not costs:
+        return []
+    idle = len(costs[0])
+    best = [math.inf] * idle + [0.0]
+    origins: list[list[int]] = []
+    for row in costs:
+        cheapest = min(range(idle + 1), key=best.__getitem__)
+        enter = best[cheapest] + penalty
+        origins.append(
+            [choice if best[choice] <= enter else cheapest for choice in range(idle)] + [cheapest]
+        )
+        best = [min(best[choice], enter) + row[choice] for choice in range(idle)]
+        best.append(enter - penalty + idle_cost)
+    state = min(range(idle + 1), key=best.__getitem__)
+    states = [state]
+    for origin in reversed(origins[1:]):
+        state = origin[state]
+        states.append(state)
+    states.reverse()
+    return _runs([None if state == idle else state for state in states])
+
+
+def _runs(states: Sequence[int | None]) -> list[Segment]:
+    runs: list[Segment] = []
+    for position, state in enumerate(states):
+        if runs and runs[-1].choice == state:
+            runs[-1] = runs[-1]._replace(last=position)
+        else:
+            runs.append(Segment(position, position, state))
+    return runs
