@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# make demo    set everything up (own virtual environment, no root) and do the main job on a recording
+# make test    set up and run all tests: native (CTest) and Python (pytest)
+# make lint    ruff, mypy --strict, clang-format, clang-tidy
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+# The newest Python from 3.11 on that can make a virtual environment.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  && command -v $$p && break; done)
+
+NATIVE := CMakeLists.txt CMakePresets.json $(shell find native cmake examples -type f 2>/dev/null)
+
+.PHONY: help demo test test-native test-python sanitize lint format clean
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+$(VENV)/pyvenv.cfg:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer that can make a virtual environment" >&2; \
+	  echo "hint:  install one (Debian: python3 python3-venv), or name it: make PYTHON=/path/to/python3" >&2; exit 3; }
+	@command -v $${CXX:-c++} >/dev/null || { echo "error: no C++ compiler" >&2; \
+	  echo "hint:  install one that knows C++20 (g++ 12 or newer), or name it: make CXX=..." >&2; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --upgrade pip
+
+# Editable: Python sources are used in place, the native parts are built and installed.
+$(VENV)/.installed: $(VENV)/pyvenv.cfg pyproject.toml src/nccltune/__init__.py $(NATIVE)
+	$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/.installed-lint: $(VENV)/.installed-test pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[test,lint]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/nccltune demo
+
+test: test-native test-python
+
+test-native: $(VENV)/.installed-test
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build --preset dev -j $(JOBS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" ctest --preset dev -j $(JOBS)
+
+test-python: $(VENV)/.installed-test
+	$(BIN)/python -m pytest
+
+# Address and undefined behaviour, then data races, over the native tests.
+sanitize: $(VENV)/.installed-test
+	set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; for preset in asan-ubsan tsan; do \
+	  cmake --preset $$preset; cmake --build --preset $$preset -j $(JOBS); \
+	  ctest --preset $$preset -j $(JOBS); done
+
+CPP_FILES = $(shell find native tests/native benchmarks/native \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
+TIDY_FILES = $(shell find native -name '*.cc' 2>/dev/null)
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev >/dev/null
+	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 4 $(BIN)/clang-tidy -p build/dev --quiet --warnings-as-errors='*'
+
+format: $(VENV)/.installed-lint
+	$(BIN)/ruff check --fix src tests benchmarks
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/clang-format -i $(CPP_FILES)
+
+clean:
+	rm -rf build $(VENV)

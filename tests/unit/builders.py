@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small synthetic measurements, shared by the unit tests."""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping
+
+from nccltune.model.choice import parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Sample, Source
+
+Times = Callable[[int], Mapping[str, float]]
+"""Time in us of every choice at a size."""
+
+
+def measure(
+    sizes: Iterable[int],
+    times: Times,
+    *,
+    rounds: int = 8,
+    noise: float = 0.0,
+    seed: int = 0,
+    twice: bool = True,
+    collective: Collective = Collective.ALLREDUCE,
+    nodes: int = 4,
+    ranks: int = 4,
+    in_place: bool = False,
+    registered: bool = False,
+) -> list[Sample]:
+    """Samples as a bench would make them: rounds over all choices, log-normal noise, the default
+    twice a round."""
+    random_ = random.Random(seed)
+    samples = []
+    for size in sizes:
+        for round_ in range(rounds):
+            for label, time_us in times(size).items():
+                repeats = 2 if label == "default" and twice else 1
+                for repeat in range(repeats):
+                    samples.append(
+                        Sample(
+                            study="synthetic",
+                            collective=collective,
+                            bytes=size,
+                            nodes=nodes,
+                            ranks=ranks,
+                            in_place=in_place,
+                            registered=registered,
+                            choice=parse_choice(label),
+                            round=round_,
+                            repeat=repeat,
+                            time_us=time_us * math.exp(random_.gauss(0, noise)),
+                            source=Source(tool="synthetic"),
+                        )
+                    )
+    return samples
+
+
+def sizes(first: int, last: int) -> list[int]:
+    """Powers of two from `first` to `last`."""
+    return [1 << power for power in range(first.bit_length() - 1, last.bit_length())]
