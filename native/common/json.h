@@ -21,16 +21,16 @@ class Value {
   using Object = std::vector<Member>;
 
   Value() : data_(nullptr) {}
-  Value(std::nullptr_t) : data_(nullptr) {}                             // NOLINT: a literal is a value
-  Value(bool value) : data_(value) {}                                   // NOLINT
-  Value(int value) : data_(static_cast<int64_t>(value)) {}              // NOLINT
-  Value(int64_t value) : data_(value) {}                                // NOLINT
-  Value(double value) : data_(value) {}                                 // NOLINT
-  Value(std::string value) : data_(std::move(value)) {}                 // NOLINT
-  Value(std::string_view value) : data_(std::string(value)) {}          // NOLINT
-  Value(const char* value) : data_(std::string(value)) {}               // NOLINT
-  Value(Array value) : data_(std::move(value)) {}                       // NOLINT
-  Value(Object value) : data_(std::move(value)) {}                      // NOLINT
+  Value(std::nullptr_t) : data_(nullptr) {}                     // NOLINT: a literal is a value
+  Value(bool value) : data_(value) {}                           // NOLINT
+  Value(int value) : data_(static_cast<int64_t>(value)) {}      // NOLINT
+  Value(int64_t value) : data_(value) {}                        // NOLINT
+  Value(double value) : data_(value) {}                         // NOLINT
+  Value(std::string value) : data_(std::move(value)) {}         // NOLINT
+  Value(std::string_view value) : data_(std::string(value)) {}  // NOLINT
+  Value(const char* value) : data_(std::string(value)) {}       // NOLINT
+  Value(Array value) : data_(std::move(value)) {}               // NOLINT
+  Value(Object value) : data_(std::move(value)) {}              // NOLINT
   static Value EmptyArray() { return Value(Array()); }
   static Value EmptyObject() { return Value(Object()); }
 

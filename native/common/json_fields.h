@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the members of a JSON object one by one: wrong kinds, missing and unknown members are
+// errors that name the member.
+#ifndef NCCLTUNE_COMMON_JSON_FIELDS_H_
+#define NCCLTUNE_COMMON_JSON_FIELDS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/json.h"
+
+namespace nccltune::json {
+
+// Call Required and Optional for every member there may be, then Finish. After the first error all
+// calls do nothing, so one check at the end is enough.
+class Fields {
+ public:
+  // `value` must outlive this object; anything but an object is the first error.
+  explicit Fields(const Value& value);
+
+  // Sets *out if the member is there and of its kind; null counts as absent. Integers must lie in
+  // [low, high].
+  Fields& Required(std::string_view key, std::string* out);
+  Fields& Required(std::string_view key, int64_t* out, int64_t low, int64_t high);
+  Fields& Optional(std::string_view key, std::string* out);
+  Fields& Optional(std::string_view key, int64_t* out, int64_t low, int64_t high);
+  Fields& Optional(std::string_view key, bool* out);
+  // The member itself, of any kind but null; *out stays as it is if there is none.
+  Fields& Optional(std::string_view key, const Value** out);
+
+  // Empty if all went well and no member was left over, else the first problem in words.
+  std::string Finish();
+
+ private:
+  const Value* Take(std::string_view key, bool required);
+  Fields& Fail(std::string message);
+  Fields& String(std::string_view key, std::string* out, bool required);
+  Fields& Integer(std::string_view key, int64_t* out, int64_t low, int64_t high, bool required);
+
+  const Value& value_;
+  std::vector<std::string_view> known_;
+  std::string error_;
+};
+
+}  // namespace nccltune::json
+
+#endif  // NCCLTUNE_COMMON_JSON_FIELDS_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/line_channel.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace nccltune::host {
+namespace {
+
+constexpr size_t kLongestLine = size_t{1} << 20;
+
+// A copy above the three standard descriptors that programs started by the plugin do not get.
+int PrivateCopy(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 3); }
+
+}  // namespace
+
+LineChannel::LineChannel() : in_(PrivateCopy(STDIN_FILENO)), out_(PrivateCopy(STDOUT_FILENO)) {
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const bool moved =
+      nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0;
+  if (nothing >= 0) close(nothing);
+  if (moved || out_ < 0) return;
+  close(out_);
+  out_ = -1;
+}
+
+LineChannel::~LineChannel() {
+  if (in_ >= 0) close(in_);
+  if (out_ >= 0) close(out_);
+}
+
+LineChannel::Result LineChannel::ReadLine(std::string* line) {
+  bool too_long = false;
+  for (size_t searched = 0;;) {
+    const size_t end = pending_.find('\n', searched);
+    if (end != std::string::npos) {
+      line->assign(pending_, 0, end);
+      pending_.erase(0, end + 1);
+      return too_long || end > kLongestLine ? Result::kTooLong : Result::kLine;
+    }
+    searched = pending_.size();
+    if (searched > kLongestLine) {
+      too_long = true;
+      pending_.clear();
+      searched = 0;
+    }
+    if (ended_) {
+      if (pending_.empty()) return too_long ? Result::kTooLong : Result::kEnd;
+      // A last line without its end counts: it may be the end of a file fed by hand.
+      line->swap(pending_);
+      pending_.clear();
+      return too_long ? Result::kTooLong : Result::kLine;
+    }
+    char bytes[4096];
+    const ssize_t got = read(in_, bytes, sizeof bytes);
+    if (got > 0) {
+      pending_.append(bytes, static_cast<size_t>(got));
+    } else if (got == 0 || errno != EINTR) {
+      ended_ = true;
+    }
+  }
+}
+
+bool LineChannel::WriteLine(std::string_view line) {
+  std::string bytes(line);
+  bytes += '\n';
+  for (size_t written = 0; written < bytes.size();) {
+    const ssize_t got = write(out_, bytes.data() + written, bytes.size() - written);
+    if (got >= 0) {
+      written += static_cast<size_t>(got);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace nccltune::host

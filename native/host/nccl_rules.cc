@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/nccl_rules.h"
+
+#include <cfloat>
+#include <charconv>
+#include <system_error>
+
+namespace nccltune::host {
+namespace {
+
+constexpr float kOneHourUs = 3600000000.0f;
+constexpr int kNewestMinor = 32;
+
+// Read in the tagged sources up to 2.30.7 and in the 2.31 development branch; 2.32 has not been
+// read and is taken to act as 2.31 with interface v7.
+constexpr NcclRules kRules[] = {
+    {.since_minor = 21,
+     .native_interface = 2,
+     .algorithms = 6,
+     .selection = Selection::kPluginDirect,
+     .cost_limit = kOneHourUs,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kNone,
+     .multi_node_nvls_gather = false},
+    {.since_minor = 22,
+     .native_interface = 3,
+     .algorithms = 6,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = kOneHourUs,
+     .last_resort = true,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kNone,
+     .multi_node_nvls_gather = false},
+    {.since_minor = 23,
+     .native_interface = 3,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = kOneHourUs,
+     .last_resort = true,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kNone,
+     .multi_node_nvls_gather = false},
+    {.since_minor = 24,
+     .native_interface = 4,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = kOneHourUs,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kNone,
+     .multi_node_nvls_gather = false},
+    {.since_minor = 27,
+     .native_interface = 4,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = kOneHourUs,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kNone,
+     .multi_node_nvls_gather = true},
+    {.since_minor = 28,
+     .native_interface = 5,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = kOneHourUs,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kDefaultsKept,
+     .multi_node_nvls_gather = true},
+    {.since_minor = 29,
+     .native_interface = 5,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = FLT_MAX,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kDefaultsKept,
+     .multi_node_nvls_gather = true},
+    {.since_minor = 30,
+     .native_interface = 6,
+     .algorithms = 7,
+     .selection = Selection::kLeastNotNegative,
+     .cost_limit = FLT_MAX,
+     .last_resort = false,
+     .channels = ChannelRule::kReplaces,
+     .constants = ConstantsRule::kDefaultsKept,
+     .multi_node_nvls_gather = true},
+    {.since_minor = 31,
+     .native_interface = 6,
+     .algorithms = 7,
+     .selection = Selection::kLeastOfOffered,
+     .cost_limit = FLT_MAX,
+     .last_resort = false,
+     .channels = ChannelRule::kCaps,
+     .constants = ConstantsRule::kZerosAndDropped,
+     .multi_node_nvls_gather = true},
+    {.since_minor = 32,
+     .native_interface = 7,
+     .algorithms = 7,
+     .selection = Selection::kLeastOfOffered,
+     .cost_limit = FLT_MAX,
+     .last_resort = false,
+     .channels = ChannelRule::kCaps,
+     .constants = ConstantsRule::kZerosAndDropped,
+     .multi_node_nvls_gather = true},
+};
+
+}  // namespace
+
+std::optional<NcclVersion> ParseNcclVersion(std::string_view text) {
+  int parts[3] = {0, 0, 0};
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (int i = 0; i < 3; ++i) {
+    const std::from_chars_result result = std::from_chars(at, end, parts[i]);
+    if (result.ec != std::errc() || parts[i] < 0 || parts[i] > 9999) return std::nullopt;
+    at = result.ptr;
+    if (at == end && i >= 1) return NcclVersion{parts[0], parts[1], parts[2]};
+    if (at == end || *at++ != '.') return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string ToString(NcclVersion version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch);
+}
+
+const NcclRules* RulesFor(NcclVersion version, bool* exact) {
+  *exact = version.major == 2 && version.minor <= kNewestMinor;
+  const NcclRules* found = nullptr;
+  for (const NcclRules& rules : kRules) {
+    if (version.major > 2 || (version.major == 2 && version.minor >= rules.since_minor)) {
+      found = &rules;
+    }
+  }
+  return found;
+}
+
+}  // namespace nccltune::host

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of nccltune-host.
+#ifndef NCCLTUNE_HOST_PROGRAM_OPTIONS_H_
+#define NCCLTUNE_HOST_PROGRAM_OPTIONS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/tuner_host.h"
+
+namespace nccltune::host {
+
+struct ProgramOptions {
+  HostOptions host;
+  bool list_symbols = false;
+  bool verbose = false;
+  bool help = false;
+};
+
+// False and *error for anything that the help text does not list; `options` then is undefined.
+bool ParseProgramOptions(const std::vector<std::string_view>& arguments, ProgramOptions* options,
+                         std::string* error);
+
+std::string_view HelpText();
+
+}  // namespace nccltune::host
+
+#endif  // NCCLTUNE_HOST_PROGRAM_OPTIONS_H_

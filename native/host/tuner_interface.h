@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One face for all versions of NCCL's tuner interface, seen from NCCL's side.
+#ifndef NCCLTUNE_HOST_TUNER_INTERFACE_H_
+#define NCCLTUNE_HOST_TUNER_INTERFACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "abi/tuner_types.h"
+#include "abi/tuner_v5.h"
+#include "host/cost_table.h"
+#include "host/names.h"
+
+namespace nccltune::host {
+
+inline constexpr int kOldestInterface = 2;
+inline constexpr int kNewestInterface = 7;
+
+struct InitCall {
+  uint64_t communicator_id = 0;
+  size_t ranks = 0;
+  size_t nodes = 0;
+  abi::LogFunction log = nullptr;
+  abi::NvlDomainInfoV5* nvl_domains = nullptr;
+  void* constants = nullptr;  // a TunerConstantsV5 for v5 and v6, a TunerConstantsV7 for v7
+};
+
+struct CollInfoCall {
+  abi::Collective collective = abi::kAllReduce;
+  size_t bytes = 0;
+  int pipe_ops = 1;
+  bool registered = false;
+  float** table = nullptr;  // contiguous float[algorithms][kNumProtocols]
+  int algorithms = abi::kNumAlgorithms;
+  int* channels = nullptr;
+  // Interface v2 only, which has no table: what NCCL derives from it, and where the answer goes.
+  int collnet_support = 0;
+  int nvls_support = 0;
+  int* algorithm = nullptr;
+  int* protocol = nullptr;
+};
+
+struct ChunkCall {
+  abi::Collective collective = abi::kAllReduce;
+  size_t bytes = 0;
+  Combination combination;
+  int channels = 1;
+  size_t* chunk_bytes = nullptr;
+};
+
+// A plugin's struct of one version. The functions return what the plugin returned: an
+// abi::Result, or any other number.
+class TunerInterface {
+ public:
+  virtual ~TunerInterface() = default;
+
+  virtual int version() const = 0;
+  virtual const char* name() const = 0;  // may be null
+  // Empty, or the member that the plugin must fill and left null.
+  virtual std::string MissingMember() const = 0;
+  // The size of the constants that init takes, 0 for none.
+  virtual size_t constants_size() const = 0;
+
+  virtual int Init(const InitCall& call, void** context) const = 0;
+  virtual int GetCollInfo(void* context, const CollInfoCall& call) const = 0;
+  virtual bool has_chunk_size() const { return false; }
+  virtual int GetChunkSize(void* /*context*/, const ChunkCall& /*call*/) const { return 0; }
+  virtual int Finalize(void* context) const = 0;
+};
+
+// "ncclTunerPlugin_v5"
+std::string TunerSymbolName(int version);
+
+// The face of a struct found under that version's symbol; null for a version that is not one of
+// kOldestInterface to kNewestInterface.
+std::unique_ptr<TunerInterface> WrapTuner(int version, const void* symbol);
+
+}  // namespace nccltune::host
+
+#endif  // NCCLTUNE_HOST_TUNER_INTERFACE_H_
