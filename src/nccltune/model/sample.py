@@ -38,7 +38,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `ran` is what NCCL says it ran. `at` is an ISO 8601 time.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    # A factory, so that it is written even at its default: readers of later versions look for it.
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     study: str
     collective: Collective
     bytes: Count

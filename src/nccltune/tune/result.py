@@ -94,13 +94,14 @@ class TuneOptions(msgspec.Struct, frozen=True):
 
 
 class Tuning(msgspec.Struct, frozen=True):
-    """`tuning.json`: all groups, the options, and the hash of the configuration written
-    (FNV-1a, 64 bit, of the file's bytes, as the plugin prints it at init)."""
+    """`tuning.json`: all groups, the options, how many samples they rest on, and the hash of the
+    configuration written (FNV-1a, 64 bit, of the file's bytes, as the plugin prints it at init)."""
 
     study: str
     created: str
     options: TuneOptions
     groups: list[TunedGroup]
+    samples: int
     nccl_version: str | None = None
     gpu: str | None = None
     config_hash: str | None = None
@@ -108,5 +109,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> list[Rule]:
-        """Every rule in the order written."""
-        return [evidence.rule for group in self.groups for evidence in group.rules]
+        """Every rule once, in the order written."""
+        return list(
+            dict.fromkeys(evidence.rule for group in self.groups for evidence in group.rules)
+        )

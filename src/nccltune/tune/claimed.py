@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which line of a configuration has claimed which sizes: first come, first served."""
+
+import bisect
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    """Sizes `low` to `high` (inclusive) belong to `line`."""
+
+    low: int
+    high: int
+    line: int
+
+
+class Claimed:
+    """Disjoint claims in order of size. A claim takes only what nobody has."""
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._claims: list[Claim] = []
+
+    def within(self, low: int, high: int) -> Iterator[Claim]:
+        """Claims that touch `low` to `high`, cut to that range, by size."""
+        place = max(0, bisect.bisect_right(self._lows, low) - 1)
+        for claim in self._claims[place:]:
+            if claim.low > high:
+                return
+            if claim.high >= low:
+                yield Claim(max(claim.low, low), min(claim.high, high), claim.line)
+
+    def take(self, low: int, high: int, line: int) -> None:
+        """Claim what is free of `low` to `high`."""
+        reached = low
+        for claim in list(self.within(low, high)):
+            if claim.low > reached:
+                self._insert(Claim(reached, claim.low - 1, line))
+            reached = claim.high + 1
+        if reached <= high:
+            self._insert(Claim(reached, high, line))
+
+    def _insert(self, claim: Claim) -> None:
+        place = bisect.bisect_left(self._lows, claim.low)
+        self._lows.insert(place, claim.low)
+        self._claims.insert(place, claim)

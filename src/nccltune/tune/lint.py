@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lint of a tuner configuration: what its rules will do that its author may not expect.
+
+Works on rules with their line numbers; what cannot even be read is reported by the reader.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.model.choice import Algorithm, Protocol
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.sizes import format_bytes
+from nccltune.tune.claimed import Claim, Claimed
+
+
+class Severity(StrEnum):
+    """How bad it is; errors and warnings make `lint` exit with 1."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class LintIssue(msgspec.Struct, frozen=True):
+    """One thing about a line of a configuration; `line` None is about the file as a whole."""
+
+    severity: Severity
+    kind: str
+    line: int | None
+    message: str
+    hint: str | None = None
+
+
+class NumberedRule(NamedTuple):
+    """A rule and the line it stands on."""
+
+    line: int
+    rule: Rule
+
+
+_Conditions = tuple[int | bool | None, ...]
+"""Nodes, ranks, pipe ops and registration of a rule; None is any."""
+
+_RING_ONLY = frozenset({Collective.BROADCAST, Collective.REDUCE})
+_GATHERING = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
+_GATHERING_ALGORITHMS = frozenset(
+    {Algorithm.RING, Algorithm.PAT, Algorithm.NVLS, Algorithm.COLLNET_DIRECT}
+)
+_SIMPLE_ONLY = frozenset(
+    {
+        Algorithm.COLLNET_DIRECT,
+        Algorithm.COLLNET_CHAIN,
+        Algorithm.NVLS,
+        Algorithm.NVLS_TREE,
+        Algorithm.PAT,
+    }
+)
+_SMALL_GAP = 0.02
+_SMALL_FILE = 64 << 10
+
+
+def lint_rules(rules: Sequence[NumberedRule]) -> list[LintIssue]:
+    """Everything worth saying about `rules` (in file order), by line."""
+    issues = [
+        *(issue for item in rules for issue in _unreachable(item)),
+        *_shadowed_and_overlapping(rules),
+        *_gaps(rules),
+        *_units(rules),
+        *_nvidia(rules),
+    ]
+    return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
+
+
+def impossible(rule: Rule) -> str | None:
+    """Why NCCL can never run this choice for this collective and scale; None where it may.
+
+    NCCL's support matrix as of 2.30 (src/graph/tuning.cc): what is not in it is marked unusable in
+    every cost table, and the rule is passed over.
+    """
+    collective, algorithm = rule.collective, rule.choice.algorithm
+    if collective in _RING_ONLY and algorithm is not Algorithm.RING:
+        return f"NCCL runs {collective.value} on rings only"
+    if collective in _GATHERING and algorithm not in _GATHERING_ALGORITHMS:
+        return f"NCCL has no {algorithm.value} algorithm for {collective.value}"
+    if collective is Collective.ALLREDUCE and algorithm is Algorithm.PAT:
+        return "NCCL has no pat algorithm for allreduce"
+    if algorithm in _SIMPLE_ONLY and rule.choice.protocol is not Protocol.SIMPLE:
+        return f"{algorithm.value} runs with the simple protocol only"
+    if algorithm is Algorithm.NVLS_TREE and rule.nodes == 1:
+        return "nvls_tree needs more than one node"
+    return None
+
+
+def _unreachable(item: NumberedRule) -> Iterator[LintIssue]:
+    why = impossible(item.rule)
+    if why is not None:
+        yield LintIssue(
+            Severity.WARNING,
+            "unreachable",
+            item.line,
+            f"{item.rule.choice.label} never runs here: {why}",
+            "delete the line",
+        )
+    rule = item.rule
+    if rule.choice.algorithm is Algorithm.PAT and rule.nodes != rule.ranks:
+        yield LintIssue(
+            Severity.NOTE,
+            "unreachable",
+            item.line,
+            "NCCL uses pat only with one GPU a node unless NCCL_PAT_ENABLE is set (2.23 to 2.30)",
+        )
+
+
+def _shadowed_and_overlapping(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
+    """First match wins: what earlier lines take from a later one.
+
+    Sizes are claimed a family (collective and conditions) at a time, so that a file of many lines
+    is compared with few families and not with every line before.
+    """
+    families: dict[Collective, dict[_Conditions, Claimed]] = {}
+    for line, rule in rules:
+        claimed = families.setdefault(rule.collective, {})
+        own = _conditions(rule)
+        touching: list[Claim] = []
+        covering: list[Claim] = []
+        for conditions, claims in claimed.items():
+            if _meet(conditions, own):
+                found = list(claims.within(rule.min_bytes, rule.max_bytes))
+                touching += found
+                covering += found if _covers(conditions, own) else []
+        if _cover(covering, rule):
+            lines = ", ".join(str(item) for item in sorted({claim.line for claim in covering})[:3])
+            yield LintIssue(
+                Severity.WARNING,
+                "shadowed",
+                line,
+                f"never applies: line {lines} matches everything it could, and the first match "
+                "wins",
+                "delete the line, or move it up",
+            )
+        elif touching:
+            first = min(touching, key=lambda claim: claim.line)
+            yield LintIssue(
+                Severity.WARNING,
+                "overlap",
+                line,
+                f"overlaps line {first.line} from {format_bytes(first.low)} to "
+                f"{format_bytes(first.high)} ({first.low} to {first.high} bytes), where that line "
+                "wins",
+                f"begin at {first.high + 1}" if first.low == rule.min_bytes else None,
+            )
+        claimed.setdefault(own, Claimed()).take(rule.min_bytes, rule.max_bytes, line)
+
+
+def _meet(first: _Conditions, second: _Conditions) -> bool:
+    """Whether some call meets both."""
+    return all(a is None or b is None or a == b for a, b in zip(first, second, strict=True))
+
+
+def _covers(wide: _Conditions, narrow: _Conditions) -> bool:
+    """Whether `wide` holds for every scale, pipe ops and registration that `narrow` does."""
+    return all(a is None or a == b for a, b in zip(wide, narrow, strict=True))
+
+
+def _cover(claims: Sequence[Claim], rule: Rule) -> bool:
+    """Whether `claims` together hold the whole range of `rule`."""
+    reached = rule.min_bytes
+    for claim in sorted(claims):
+        if claim.low > reached:
+            return False
+        reached = max(reached, claim.high + 1)
+    return reached > rule.max_bytes
+
+
+def _conditions(rule: Rule) -> _Conditions:
+    return (rule.nodes, rule.ranks, rule.pipe_ops, rule.registered)
+
+
+def _gaps(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
+    """Holes between ranges of the same collective and conditions."""
+    families: dict[tuple[object, ...], list[NumberedRule]] = {}
+    for item in rules:
+        families.setdefault((item.rule.collective, *_conditions(item.rule)), []).append(item)
+    for family in families.values():
+        ordered = sorted(family, key=lambda item: item.rule.min_bytes)
+        end = ordered[0].rule.max_bytes
+        for item in ordered[1:]:
+            start = item.rule.min_bytes
+            if start > end + 1:
+                hole = start - end - 1
+                small = hole <= max(1, _SMALL_GAP * start)
+                yield LintIssue(
+                    Severity.WARNING if small else Severity.NOTE,
+                    "gap",
+                    item.line,
+                    f"no rule for {item.rule.collective.value} from {end + 1} to {start - 1} bytes "
+                    f"({format_bytes(end + 1)} to {format_bytes(start - 1)}): NCCL's default "
+                    "decides there",
+                    f"end the rule before at {start - 1}" if small else None,
+                )
+            end = max(end, item.rule.max_bytes)
+
+
+def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
+    largest = max((item.rule.max_bytes for item in rules), default=0)
+    if len(rules) >= 2 and largest <= _SMALL_FILE:
+        yield LintIssue(
+            Severity.WARNING,
+            "units",
+            None,
+            f"no range goes beyond {format_bytes(largest)}: are these sizes KiB or counts?",
+            "sizes are bytes; for all-gather and reduce-scatter the total over all ranks",
+        )
+
+
+def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
+    """What NVIDIA's example plugin (2.28 to 2.31) makes of the same file."""
+    unset = [item.line for item in rules if item.rule.choice.channels is None]
+    if unset:
+        shown = ", ".join(str(line) for line in unset[:5]) + (", ..." if len(unset) > 5 else "")
+        yield LintIssue(
+            Severity.NOTE,
+            "nvidia",
+            unset[0],
+            f"channels -1 (line {shown}) keeps NCCL's channels here; NVIDIA's example plugin reads "
+            "it as 1 channel, and sets 1 channel for every call without a rule, too",
+            "load our plugin for this file: nccltune env",
+        )

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much each message size counts, from a file."""
+
+import bisect
+from pathlib import Path
+
+from nccltune.model.errors import InputError
+from nccltune.model.sizes import parse_bytes
+from nccltune.tune.search import Weights
+
+
+def read_weights(path: Path) -> Weights:
+    """Weights from a CSV file of `bytes,weight` lines (`#` starts a comment, sizes as `64K`).
+
+    A size takes the weight of the nearest size at or below it, the smallest one where there is
+    none. Raises InputError with the line for anything else.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    found: dict[int, float] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#") or stripped.replace(" ", "") == "bytes,weight":
+            continue
+        where = f"{path}:{number}"
+        size_text, comma, weight_text = stripped.partition(",")
+        try:
+            weight = float(weight_text) if comma else -1.0
+        except ValueError:
+            weight = -1.0
+        if not 0 <= weight < float("inf"):
+            raise InputError(
+                f"{line!r} is not a weight", where=where, hint="write bytes,weight such as 64K,12.5"
+            )
+        try:
+            found[parse_bytes(size_text)] = weight
+        except InputError as error:
+            raise InputError(error.message, where=where, hint=error.hint) from error
+    if not any(found.values()):
+        raise InputError("holds no weight above 0", where=str(path))
+    sizes = sorted(found)
+
+    def weight_of(size: int) -> float:
+        return found[sizes[max(0, bisect.bisect_right(sizes, size) - 1)]]
+
+    return weight_of

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rule for several scales, where it holds at each of them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from nccltune.analyze.gains import GainTable, gain_tables
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import Choice
+from nccltune.model.rule import Rule
+from nccltune.tune.result import RuleEvidence, TunedGroup, TuneOptions
+from nccltune.tune.search import evidence, proven
+
+
+def widen(
+    groups: Sequence[TunedGroup], timings: Sequence[Timings], options: TuneOptions
+) -> list[TunedGroup]:
+    """Replace rules by one for any scale where every measured scale has the same choice.
+
+    The common range must be proven at each scale by its own timings; what one scale's rule covers
+    beyond it stays a rule of that scale. A rule for any scale also matches scales that were never
+    measured, which is why this is asked for (`--any-scale`) and not the default.
+    """
+    tables = {
+        (table.collective, table.scale): table
+        for table in gain_tables(timings, options.assumed_noise)
+        if not table.registered
+    }
+    result = list(groups)
+    for collective in dict.fromkeys(group.collective for group in groups):
+        places = [
+            place
+            for place, group in enumerate(result)
+            if group.collective is collective and group.registered is None
+        ]
+        if len(places) < 2:
+            continue
+        for rule in list(result[places[0]].rules):
+            common = _common(rule.rule, [result[place] for place in places])
+            if common is None:
+                continue
+            low, high = common
+            own = [tables[collective, result[place].scale] for place in places]
+            if not all(_holds(table, rule.rule.choice, low, high, options) for table in own):
+                continue
+            wide = Rule(collective, low, high, rule.rule.choice)
+            for place, table in zip(places, own, strict=True):
+                result[place] = _replaced(result[place], table, wide)
+    return result
+
+
+def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
+    """The range in which every group has a rule with the choice of `rule`."""
+    low, high = rule.min_bytes, rule.max_bytes
+    for group in groups:
+        same = [
+            other.rule
+            for other in group.rules
+            if other.rule.choice == rule.choice
+            and other.rule.nodes is not None
+            and other.rule.min_bytes <= high
+            and other.rule.max_bytes >= low
+        ]
+        if len(same) != 1:
+            return None
+        low, high = max(low, same[0].min_bytes), min(high, same[0].max_bytes)
+    return low, high
+
+
+def _covered(table: GainTable, low: int, high: int) -> list[int]:
+    return [size for size in table.sizes if low <= size <= high]
+
+
+def _holds(table: GainTable, choice: Choice, low: int, high: int, options: TuneOptions) -> bool:
+    cells = [(size, choice) for size in _covered(table, low, high)]
+    return bool(cells) and proven(table, cells, options.min_gain)
+
+
+def _replaced(group: TunedGroup, table: GainTable, wide: Rule) -> TunedGroup:
+    rules: list[RuleEvidence] = []
+    for item in group.rules:
+        rule = item.rule
+        overlaps = rule.min_bytes <= wide.max_bytes and rule.max_bytes >= wide.min_bytes
+        if rule.choice != wide.choice or not overlaps:
+            rules.append(item)
+            continue
+        for low, high in (
+            (rule.min_bytes, wide.min_bytes - 1),
+            (wide.max_bytes + 1, rule.max_bytes),
+        ):
+            covered = _covered(table, low, high)
+            if covered:
+                part = msgspec.structs.replace(rule, min_bytes=low, max_bytes=high)
+                rules.append(evidence(table, part, covered))
+        rules.append(evidence(table, wide, _covered(table, wide.min_bytes, wide.max_bytes)))
+    rules.sort(key=lambda item: item.rule.min_bytes)
+    return msgspec.structs.replace(group, rules=rules)

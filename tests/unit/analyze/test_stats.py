@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccltune.analyze.stats import (
+    estimate,
+    median,
+    median_interval,
+    normal_z,
+    quantile,
+    relative_spread,
+    student_t,
+    trimmed_interval,
+)
+
+values = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
+
+
+@given(values)
+def test_the_median_is_the_median(items: list[float]) -> None:
+    assert median(items) == pytest.approx(statistics.median(items))
+    assert quantile(items, 0.5) == pytest.approx(statistics.median(items))
+
+
+def test_quantiles_of_tables() -> None:
+    assert student_t(0.95, 7) == pytest.approx(2.3646, abs=1e-4)
+    assert student_t(0.99, 5) == pytest.approx(4.0321, abs=1e-4)
+    assert normal_z(0.95) == pytest.approx(1.95996, abs=1e-5)
+
+
+def test_spread_is_the_standard_deviation_for_normal_values() -> None:
+    random_ = random.Random(1)
+    items = [random_.gauss(100, 3) for _ in range(4000)]
+    assert relative_spread(items) == pytest.approx(0.03, rel=0.1)
+    assert relative_spread([5.0]) is None
+
+
+@pytest.mark.parametrize(("n", "skip"), [(1, 0), (3, 0), (5, 0), (6, 0), (8, 0), (9, 1), (17, 4)])
+def test_order_statistics_bound_the_median(n: int, skip: int) -> None:
+    # Table of the sign test: for n = 9 the second smallest and largest cover 96 %.
+    items = [float(item) for item in range(n)]
+    assert median_interval(items) == (skip, n - 1 - skip)
+
+
+def test_one_hiccup_in_five_moves_nothing_much() -> None:
+    calm = [0.10, 0.11, 0.10, 0.09, 0.10]
+    centre, half = trimmed_interval([*calm[:4], 5.0])
+    assert centre == pytest.approx(0.10, abs=0.02)
+    assert half < 0.1
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    random_ = random.Random(7)
+    hits = 0
+    for _ in range(2000):
+        centre, half = trimmed_interval([random_.gauss(0.3, 0.05) for _ in range(8)])
+        hits += centre - half <= 0.3 <= centre + half
+    assert 0.93 < hits / 2000 < 0.97
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=30))
+def test_the_estimate_lies_in_its_interval_and_among_the_values(items: list[float]) -> None:
+    result = estimate(items, assumed_sd=0.05)
+    assert result is not None
+    assert result.low <= result.value <= result.high
+    assert min(items) - 1e-9 <= result.value <= max(items) + 1e-9
+    assert result.known == (len(items) >= 3)
+
+
+def test_a_single_value_has_assumed_noise() -> None:
+    result = estimate([0.2], assumed_sd=0.05)
+    assert result is not None
+    assert not result.known
+    assert result.high - result.value == pytest.approx(1.96 * 0.05, abs=1e-3)
+    assert estimate([], assumed_sd=0.05) is None
+    assert math.isinf(trimmed_interval([1.0])[1])

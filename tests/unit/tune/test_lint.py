@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.model.choice import Choice, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.tune.lint import LintIssue, NumberedRule, Severity, lint_rules
+
+M = 1 << 20
+
+
+def rule(low: int, high: int, choice: str = "tree/ll/4", **conditions: object) -> Rule:
+    parsed = parse_choice(choice)
+    assert isinstance(parsed, Choice)
+    collective = conditions.pop("collective", Collective.ALLREDUCE)
+    assert isinstance(collective, Collective)
+    return Rule(collective, low, high, parsed, **conditions)  # type: ignore[arg-type]
+
+
+def lint(*rules: Rule) -> list[LintIssue]:
+    return lint_rules([NumberedRule(line, item) for line, item in enumerate(rules, 1)])
+
+
+def kinds(*rules: Rule) -> list[tuple[str, int | None]]:
+    return [(issue.kind, issue.line) for issue in lint(*rules)]
+
+
+def test_rules_side_by_side_are_fine() -> None:
+    assert lint(rule(0, M), rule(M + 1, 9 * M, "ring/simple/8")) == []
+
+
+def test_what_an_earlier_line_covers_never_applies() -> None:
+    assert kinds(rule(0, 8 * M), rule(M, 2 * M, "ring/ll/4")) == [("shadowed", 2)]
+    # Two lines may cover a third together; a narrower condition covers nothing wider.
+    assert ("shadowed", 3) in kinds(rule(0, M), rule(M + 1, 9 * M), rule(5, 8 * M))
+    assert ("shadowed", 2) not in kinds(rule(0, 8 * M, nodes=2), rule(M, 2 * M))
+    assert kinds(rule(0, 8 * M), rule(M, 2 * M, nodes=2)) == [("shadowed", 2)]
+
+
+def test_what_two_lines_share_goes_to_the_first() -> None:
+    (issue,) = lint(rule(0, 4 * M), rule(2 * M, 8 * M, "ring/simple/8"))
+    assert (issue.kind, issue.line, issue.severity) == ("overlap", 2, Severity.WARNING)
+    assert issue.hint == f"begin at {4 * M + 1}"
+
+
+def test_other_scales_share_nothing() -> None:
+    assert kinds(rule(0, M, nodes=2), rule(0, M, nodes=4)) == []
+    assert kinds(rule(0, M, registered=True), rule(0, M, registered=False)) == []
+
+
+def test_a_gap_of_a_few_bytes_is_a_mistake_and_a_wide_one_a_note() -> None:
+    (tiny,) = lint(rule(0, M), rule(M + 2, 9 * M, "ring/ll/8"))
+    assert (tiny.kind, tiny.severity) == ("gap", Severity.WARNING)
+    (wide,) = lint(rule(0, M), rule(4 * M, 9 * M, "ring/ll/8"))
+    assert (wide.kind, wide.severity) == ("gap", Severity.NOTE)
+
+
+def test_what_nccl_cannot_run_is_said() -> None:
+    for collective, choice in (
+        (Collective.BROADCAST, "tree/ll/4"),
+        (Collective.ALLGATHER, "tree/ll/4"),
+        (Collective.ALLREDUCE, "pat/simple/4"),
+        (Collective.ALLREDUCE, "nvls/ll/4"),
+    ):
+        (issue, *_) = lint(rule(0, M, choice, collective=collective, nodes=4, ranks=4))
+        assert (issue.kind, issue.severity) == ("unreachable", Severity.WARNING)
+    assert ("unreachable", 1) in kinds(rule(0, M, "nvls_tree/simple/4", nodes=1))
+    assert kinds(rule(0, M, "ring/ll/4", collective=Collective.BROADCAST)) == []
+
+
+def test_sizes_that_look_like_kib_are_questioned() -> None:
+    assert kinds(rule(0, 64), rule(65, 1024, "ring/ll/4")) == [("units", None)]
+
+
+def test_channels_left_to_nccl_are_read_otherwise_by_nvidias_example() -> None:
+    (issue,) = lint(rule(0, M, "tree/ll"))
+    assert (issue.kind, issue.severity) == ("nvidia", Severity.NOTE)
+
+
+ends = st.integers(0, 30)
+some_rules = st.lists(
+    st.builds(
+        lambda a, b, nodes, reg: rule(min(a, b), max(a, b), nodes=nodes, registered=reg),
+        ends,
+        ends,
+        st.sampled_from([None, 1, 2]),
+        st.sampled_from([None, True, False]),
+    ),
+    max_size=7,
+)
+
+
+@settings(max_examples=300)
+@given(some_rules)
+def test_shadowed_means_that_no_call_reaches_the_line(rules: list[Rule]) -> None:
+    shadowed = {line for kind, line in kinds(*rules) if kind == "shadowed"}
+    for line, item in enumerate(rules, 1):
+        calls = itertools.product(range(31), (1, 2, 3), (False, True))
+        reached = any(
+            item.matches(Collective.ALLREDUCE, size, nodes, 4, registered=registered)
+            and not any(
+                other.matches(Collective.ALLREDUCE, size, nodes, 4, registered=registered)
+                for other in rules[: line - 1]
+            )
+            for size, nodes, registered in calls
+        )
+        if line in shadowed:
+            assert not reached
+        elif not reached:
+            # Lines of several conditions may cover one together; only single families are claimed.
+            conditions = {(other.nodes, other.registered) for other in rules[: line - 1]}
+            assert len(conditions) > 1
+
+
+def test_a_hundred_thousand_lines_are_no_problem() -> None:
+    # Quadratic work over this many lines would run into the timeout of the suite.
+    side_by_side = [rule(i * 10, i * 10 + 9, nodes=4) for i in range(100_000)]
+    assert lint(*side_by_side) == []
+    nested = [rule(i, 400_000 - i, nodes=4) for i in range(100_000)]
+    assert len(lint(*nested)) == 99_999

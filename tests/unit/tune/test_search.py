@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+import math
+
+import pytest
+
+from nccltune.analyze import sort_samples
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Sample
+from nccltune.model.sizes import MAX_BYTES
+from nccltune.tune.result import TunedGroup, TuneOptions
+from nccltune.tune.search import search
+from tests.unit.builders import measure, sizes
+
+K, M, G = 1 << 10, 1 << 20, 1 << 30
+SIZES = sizes(K, G)
+
+
+def tuned(samples: list[Sample], **options: object) -> TunedGroup:
+    (group,) = search(sort_samples(samples).timings, TuneOptions(**options))  # type: ignore[arg-type]
+    return group
+
+
+def ranges(group: TunedGroup) -> list[tuple[str, int, int]]:
+    return [
+        (item.rule.choice.label, item.rule.min_bytes, item.rule.max_bytes) for item in group.rules
+    ]
+
+
+def crossing(size: int) -> dict[str, float]:
+    """The default is right but between 64 KiB and 4 MiB, where tree/ll128 is 1.5x faster."""
+    good = 20 + size / 50e3
+    inside = 64 * K <= size <= 4 * M
+    return {
+        "default": good * (1.5 if inside else 1.0),
+        "tree/ll128": good * (1.0 if inside else 1.4),
+        "ring/simple": good * 1.6,
+    }
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_a_rule_stands_only_where_the_default_is_wrong(noise: float) -> None:
+    group = tuned(measure(SIZES, crossing, noise=noise))
+    (rule,) = group.rules
+    assert rule.rule.choice.label == "tree/ll128"
+    assert rule.sizes == sizes(64 * K, 4 * M)
+    assert 32 * K < rule.rule.min_bytes <= 64 * K
+    assert 4 * M <= rule.rule.max_bytes < 8 * M
+    assert rule.gain == pytest.approx(1.5, rel=0.03)
+    assert rule.gain_low is not None
+    assert rule.gain_high is not None
+    assert rule.gain_low <= rule.gain <= rule.gain_high
+    assert rule.sure
+    assert group.recovered == pytest.approx(1.0, abs=0.06)
+    assert [item.choice is not None for item in group.decisions] == [
+        64 * K <= size <= 4 * M for size in SIZES
+    ]
+
+
+def test_a_default_that_is_right_gets_no_rule() -> None:
+    for seed in range(10):
+        group = tuned(
+            measure(
+                SIZES,
+                lambda s: {"default": 20 + s / 50e3, "ring/ll": 20 + s / 50e3},
+                noise=0.04,
+                seed=seed,
+            )
+        )
+        assert group.rules == []
+        assert group.expected_gain is None
+        assert sum(item.sizes for item in group.left_alone) == len(SIZES)
+
+
+def test_a_gain_below_the_minimum_gets_no_rule() -> None:
+    def slight(size: int) -> dict[str, float]:
+        return {"default": 100.0 + size / 1e6, "ring/ll": (100.0 + size / 1e6) / 1.02}
+
+    assert tuned(measure(SIZES, slight, noise=0.001)).rules == []
+    assert len(tuned(measure(SIZES, slight, noise=0.001), min_gain=0.01).rules) == 1
+
+
+def test_a_rule_never_covers_a_size_where_it_is_slower_beyond_noise() -> None:
+    def trap(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 130.0 if size == M else 70.0}
+
+    group = tuned(measure(SIZES, trap, noise=0.01))
+    assert len(group.rules) == 2
+    assert all(M not in item.sizes for item in group.rules)
+    assert not any(item.rule.min_bytes <= M <= item.rule.max_bytes for item in group.rules)
+
+
+def test_ranges_have_no_hole_no_overlap_and_stay_within_what_was_measured() -> None:
+    def three(size: int) -> dict[str, float]:
+        return {
+            "default": 3 * (30 + size / 20e3),
+            "tree/ll": 10 + size / 2e3,
+            "tree/ll128": 30 + size / 20e3,
+            "ring/simple": 200 + size / 200e3,
+        }
+
+    group = tuned(measure(SIZES, three, noise=0.01))
+    found = ranges(group)
+    assert [label for label, _, _ in found] == ["tree/ll", "tree/ll128", "ring/simple"]
+    assert found[0][1] == K
+    assert found[-1][2] == G
+    assert all(a[2] + 1 == b[1] for a, b in itertools.pairwise(found))
+    extended = ranges(tuned(measure(SIZES, three, noise=0.01), extend=True))
+    assert (extended[0][1], extended[-1][2]) == (0, MAX_BYTES)
+
+
+def test_boundaries_lie_where_the_curves_cross() -> None:
+    edge = 96 * K
+
+    def crossed(size: int) -> dict[str, float]:
+        ratio = (size / edge) ** 0.4
+        return {"default": 100.0, "tree/ll": 40.0 * ratio, "tree/simple": 40.0 / ratio}
+
+    found = ranges(tuned(measure(sizes(8 * K, M), crossed)))
+    assert [label for label, _, _ in found] == ["tree/ll", "tree/simple"]
+    assert found[0][2] == pytest.approx(edge, abs=1)
+
+
+FOUR = [
+    ("tree/ll", 8, 96 * K),
+    ("tree/ll128", 96 * K + 1, 12 * M),
+    ("ring/ll128", 12 * M + 1, 96 * M),
+    ("ring/simple", 96 * M + 1, 4 * G),
+]
+
+
+def four_ranges(size: int) -> dict[str, float]:
+    """Six choices of which four win in turn, crossing at 96 KiB, 12 MiB and 96 MiB."""
+    base = 20 + size / 40e3
+    lead = [0.0]
+    for edge in (96 * K, 12 * M, 96 * M):
+        lead.append(lead[-1] + 0.35 * math.log(size / edge))
+    winners = ["tree/ll", "tree/ll128", "ring/ll128", "ring/simple"]
+    times = {name: base * math.exp(-gain) for name, gain in zip(winners, lead, strict=True)}
+    times["ring/ll"] = 1.5 * times["tree/ll"]
+    times["tree/simple"] = 1.4 * times["ring/simple"]
+    return times
+
+
+def raw_csv(noise: float, seed: int = 0) -> list[Sample]:
+    return measure(
+        sizes(8, 4 * G), four_ranges, rounds=1, noise=noise, seed=seed, nodes=4, ranks=32
+    )
+
+
+def test_four_winners_give_exactly_four_rules() -> None:
+    assert len(raw_csv(0)) == 180
+    found = ranges(tuned(raw_csv(0)))
+    assert [item[0] for item in found] == [item[0] for item in FOUR]
+    for got, wanted in zip(found, FOUR, strict=True):
+        assert got[1:] == (pytest.approx(wanted[1], abs=1), pytest.approx(wanted[2], abs=1))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_of_five_percent_keeps_the_four_rules(seed: int) -> None:
+    found = ranges(tuned(raw_csv(0.05, seed)))
+    assert [item[0] for item in found] == [item[0] for item in FOUR]
+    for got, wanted in zip(found[:-1], FOUR[:-1], strict=True):
+        assert 0.7 < got[2] / wanted[2] < 1.4
+
+
+def test_without_a_default_nothing_is_claimed_about_gain() -> None:
+    group = tuned(raw_csv(0))
+    assert group.expected_gain is None
+    assert group.recovered is None
+    assert {item.gain for item in group.rules} == {None}
+    assert not any(item.sure for item in group.rules)
+
+
+def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:
+    def slight(size: int) -> dict[str, float]:
+        return {"default": 100.0, "ring/ll": 92.0}
+
+    def clear(size: int) -> dict[str, float]:
+        return {"default": 100.0, "ring/ll": 60.0}
+
+    assert tuned(measure(SIZES, slight, rounds=1, twice=False)).rules == []
+    (rule,) = tuned(measure(SIZES, clear, rounds=1, twice=False)).rules
+    assert not rule.sure
+    assert "assumed" in rule.reason
+
+
+def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
+    def channels(size: int) -> dict[str, float]:
+        return {
+            "default": 100.0,
+            "ring/ll/4": 75.0,
+            "ring/ll/8": 50.4,
+            "ring/ll/16": 50.0,
+            "ring/ll": 50.2,
+        }
+
+    (rule,) = tuned(measure(SIZES, channels, noise=0.002)).rules
+    assert rule.rule.choice.channels == 8
+
+
+def test_weights_decide_what_is_worth_a_rule() -> None:
+    def two(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
+
+    timings = sort_samples(measure(SIZES, two, noise=0.005)).timings
+    (both,) = search(timings)
+    assert len(both.rules) == 2
+    (small,) = search(timings, weights=lambda size: 1.0 if size < M else 0.0)
+    assert [item.sizes for item in small.rules] == [[64 * K]]
+
+
+def test_scales_and_registration_are_not_mixed() -> None:
+    def fast(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 60.0}
+
+    def slow(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 160.0}
+
+    samples = [
+        *measure(SIZES, fast, noise=0.01, nodes=2),
+        *measure(SIZES, slow, noise=0.01, nodes=4),
+        *measure(SIZES, slow, noise=0.01, nodes=2, registered=True),
+    ]
+    groups = search(sort_samples(samples).timings)
+    found = {(g.scale.nodes, g.registered): len(g.rules) for g in groups}
+    assert found == {(2, False): 1, (2, True): 0, (4, None): 0}
+    (rule,) = next(g for g in groups if g.rules).rules
+    assert (rule.rule.nodes, rule.rule.ranks, rule.rule.registered) == (2, 4, False)
+
+
+def test_in_place_and_out_of_place_must_both_hold() -> None:
+    def fast(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 60.0}
+
+    def slow(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 130.0}
+
+    both = [*measure(SIZES, fast, noise=0.01), *measure(SIZES, slow, noise=0.01, in_place=True)]
+    assert tuned(both).rules == []
+
+
+def test_collectives_a_tuner_is_never_asked_about_get_no_rule() -> None:
+    samples = measure(
+        SIZES, lambda _: {"default": 9.0, "ring/ll": 5.0}, collective=Collective.ALLTOALL
+    )
+    assert search(sort_samples(samples).timings) == []

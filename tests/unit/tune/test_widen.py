@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+from nccltune.analyze import sort_samples
+from nccltune.tune.result import TuneOptions
+from nccltune.tune.search import search
+from nccltune.tune.widen import widen
+from tests.unit.builders import Times, measure, sizes
+
+K, M = 1 << 10, 1 << 20
+SIZES = sizes(K, 16 * M)
+
+
+def better_up_to(last: int) -> Times:
+    def times(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 60.0 if size <= last else 150.0}
+
+    return times
+
+
+def test_a_rule_is_widened_to_the_range_where_it_holds_at_each_scale() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
+            *measure(SIZES, better_up_to(64 * K), noise=0.01, nodes=4, ranks=32),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    two, four = widen(search(timings, options), timings, options)
+    wide, rest = (item.rule for item in two.rules)
+    assert (wide.nodes, wide.ranks, wide.min_bytes) == (None, None, K)
+    assert 64 * K <= wide.max_bytes < 128 * K
+    assert (rest.nodes, rest.ranks, rest.min_bytes) == (2, 16, wide.max_bytes + 1)
+    assert [item.rule for item in four.rules] == [wide]
+
+
+def test_a_rule_that_one_scale_lacks_is_not_widened() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
+            *measure(SIZES, better_up_to(0), noise=0.01, nodes=4, ranks=32),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    two, four = widen(search(timings, options), timings, options)
+    assert [item.rule.nodes for item in two.rules] == [2]
+    assert four.rules == []
+
+
+def test_one_scale_is_not_any_scale() -> None:
+    timings = sort_samples(measure(SIZES, better_up_to(M), noise=0.01)).timings
+    options = TuneOptions(any_scale=True)
+    (group,) = widen(search(timings, options), timings, options)
+    assert [item.rule.nodes for item in group.rules] == [4]
