@@ -23,6 +23,8 @@ extern "C" {
 /* Grows when a function or a field is added; what exists keeps its meaning and its layout. */
 #define NCCLTUNE_TUNER_CONTROL_VERSION 1
 
+#define NCCLTUNE_TUNER_EXPORT __attribute__((visibility("default")))
+
 enum {
   NCCLTUNE_TUNER_ALL = -1,        /* as a collective: all five */
   NCCLTUNE_TUNER_DEFAULT = -1,    /* as algorithm and protocol, or as channels: NCCL's own */
@@ -47,7 +49,7 @@ enum nccltune_tuner_source {
 enum nccltune_tuner_outcome {
   NCCLTUNE_TUNER_APPLIED = 0,
   NCCLTUNE_TUNER_UNUSABLE = 1,          /* NCCL cannot run that pair here: left to NCCL, no rule */
-  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2,  /* CollNet: NCCL would take the number unchecked */
+  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2,  /* CollNet may run, which takes the number unchecked */
   NCCLTUNE_TUNER_CHUNK_REFUSED = 4      /* the chunk size would not be safe, see force */
 };
 
@@ -88,10 +90,10 @@ struct nccltune_tuner_decision {
 };
 
 /* NCCLTUNE_TUNER_CONTROL_VERSION of the plugin. */
-int nccltune_tuner_control_version(void);
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_control_version(void);
 
 /* The plugin's version, "0.1.0". */
-const char* nccltune_tuner_version(void);
+NCCLTUNE_TUNER_EXPORT const char* nccltune_tuner_version(void);
 
 /* From the next call on: this choice for the collective, instead of any rule, until it is released
  * or forced otherwise. Algorithm and protocol go together. `channels` 1 to 64 or DEFAULT.
@@ -99,22 +101,24 @@ const char* nccltune_tuner_version(void);
  * the protocol's grain (16, 1920, 512 bytes), and for NVLS and CollNet may only lower NCCL's own,
  * as NCCL checks it against the wrong buffer there. Everything default forces NCCL's default: no
  * rule is taken. */
-int nccltune_tuner_force(int collective, int algorithm, int protocol, int channels,
-                         size_t chunk_bytes);
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_force(int collective, int algorithm, int protocol,
+                                               int channels, size_t chunk_bytes);
 
 /* Rules decide again. */
-int nccltune_tuner_release(int collective);
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_release(int collective);
 
 /* 1: keep the cost table and the decision of every call; 0: stop. What was kept stays readable.
- * The tables of the last 1,024 pairs of collective and bytes are kept. A forced call is recorded
- * without it as well. */
-int nccltune_tuner_record(int on);
+ * Room is for the newest tables of about 1,000 pairs of collective and bytes. The decision about a
+ * forced call is kept without it as well. Interface v2 has no table. */
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_record(int on);
 
 /* The newest table of the collective at that size; SIZE_MAX for any size. */
-int nccltune_tuner_last_table(int collective, size_t bytes, struct nccltune_tuner_table* table);
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_table(int collective, size_t bytes,
+                                                    struct nccltune_tuner_table* table);
 
 /* The newest decision about the collective. */
-int nccltune_tuner_last_decision(int collective, struct nccltune_tuner_decision* decision);
+NCCLTUNE_TUNER_EXPORT int nccltune_tuner_last_decision(int collective,
+                                                       struct nccltune_tuner_decision* decision);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace nccltune {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path)
+      // O_NONBLOCK: opening a pipe that nobody writes must not hang NCCL's initialisation.
+      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {}
+  ~Descriptor() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+std::string Reason(int error_number) {
+  std::array<char, 128> buffer{};
+  // Either form of strerror_r; the GNU one may return a text of its own.
+  const auto text = strerror_r(error_number, buffer.data(), buffer.size());
+  if constexpr (std::is_same_v<decltype(text), char* const>) {
+    return text;
+  } else {
+    return buffer.data();
+  }
+}
+
+}  // namespace
+
+bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error) {
+  const Descriptor file(path);
+  struct stat facts {};
+  if (file.get() < 0 || fstat(file.get(), &facts) != 0) {
+    *error = Reason(errno);
+    return false;
+  }
+  if (S_ISDIR(facts.st_mode)) {
+    *error = "is a directory";
+    return false;
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    *error = "is not a regular file";
+    return false;
+  }
+  const auto size = static_cast<size_t>(facts.st_size);
+  if (size > largest) {
+    *error = "has " + std::to_string(size) + " bytes, more than " + std::to_string(largest);
+    return false;
+  }
+  content->assign(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t got = read(file.get(), content->data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      *error = Reason(errno);
+      return false;
+    }
+    if (got == 0) break;  // cut while we read: what is there is the file
+    done += static_cast<size_t>(got);
+  }
+  content->resize(done);
+  return true;
+}
+
+}  // namespace nccltune

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_COMMON_FILE_H_
+#define NCCLTUNE_COMMON_FILE_H_
+
+#include <cstddef>
+#include <string>
+
+namespace nccltune {
+
+// Reads a whole regular file of at most `largest` bytes. False with the reason in `error` ("is a
+// directory") when it cannot be had; never blocks on a pipe or a device.
+bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error);
+
+}  // namespace nccltune
+
+#endif  // NCCLTUNE_COMMON_FILE_H_

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/log.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace nccltune {
+namespace {
+
+// NCCL 2.21 writes a line into 1,024 bytes together with its own prefix of host, process, thread.
+constexpr size_t kLongestLine = 800;
+constexpr std::string_view kCutMark = " ...";
+
+}  // namespace
+
+void Log::Write(abi::LogLevel level, std::string_view text) const {
+  if (silent()) return;
+  std::array<char, kLongestLine + 1> line{};
+  const bool cut = prefix_.size() + text.size() > kLongestLine;
+  const size_t room = kLongestLine - prefix_.size() - (cut ? kCutMark.size() : 0);
+  char* end = std::copy(prefix_.begin(), prefix_.end(), line.data());
+  end = std::copy_n(text.data(), std::min(text.size(), room), end);
+  if (cut) end = std::copy(kCutMark.begin(), kCutMark.end(), end);
+  *end = '\0';
+  function_(level, subsystems_, "nccltune", 0, "%s", line.data());
+}
+
+}  // namespace nccltune

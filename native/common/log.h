@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_COMMON_LOG_H_
+#define NCCLTUNE_COMMON_LOG_H_
+
+#include <string>
+#include <string_view>
+
+#include "abi/tuner_types.h"
+
+namespace nccltune {
+
+// Speaks through the logger that NCCL hands to a plugin, each line under our prefix. Silent
+// without a logger: a plugin never prints by itself.
+class Log {
+ public:
+  // `prefix` must outlive the object. `subsystems` is a set of abi::kSubsys bits.
+  Log(abi::LogFunction function, unsigned long subsystems, std::string_view prefix)
+      : function_(function), subsystems_(subsystems), prefix_(prefix) {}
+
+  void Warn(std::string_view text) const { Write(abi::kLogWarn, text); }
+  void Info(std::string_view text) const { Write(abi::kLogInfo, text); }
+
+  // Nobody listens.
+  bool silent() const { return function_ == nullptr; }
+
+ private:
+  void Write(abi::LogLevel level, std::string_view text) const;
+
+  abi::LogFunction function_;
+  unsigned long subsystems_;
+  std::string_view prefix_;
+};
+
+}  // namespace nccltune
+
+#endif  // NCCLTUNE_COMMON_LOG_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/text.h"
+
+#include <charconv>
+#include <system_error>
+
+namespace nccltune {
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+}  // namespace
+
+std::string_view Trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+char LowerCase(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string Printable(std::string_view text, size_t longest) {
+  std::string printable;
+  for (const char c : text.substr(0, longest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      printable += "\\x";
+      printable += kHexDigits[byte >> 4U];
+      printable += kHexDigits[byte & 0xfU];
+    } else {
+      printable += c;
+    }
+  }
+  if (text.size() > longest) printable += "...";
+  return printable;
+}
+
+std::string Quoted(std::string_view text, size_t longest) {
+  return "'" + Printable(text, longest) + "'";
+}
+
+std::optional<uint64_t> ParseUnsigned(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || stopped != end) return std::nullopt;
+  return value;
+}
+
+std::string Hex64(uint64_t value) {
+  std::string digits(16, '0');
+  for (size_t i = 16; i-- > 0; value >>= 4U) digits[i] = kHexDigits[value & 0xfU];
+  return digits;
+}
+
+}  // namespace nccltune

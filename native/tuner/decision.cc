@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/decision.h"
+
+#include <algorithm>
+#include <array>
+
+#include "abi/tuner_types.h"
+
+namespace nccltune::tuner {
+namespace {
+
+bool IsCollnet(int algorithm) {
+  return algorithm == abi::kCollnetDirect || algorithm == abi::kCollnetChain;
+}
+
+nccltune_tuner_decision Described(const Communicator& communicator, const Call& call) {
+  nccltune_tuner_decision decision{};
+  decision.bytes = call.bytes;
+  decision.nodes = communicator.scale.nodes;
+  decision.ranks = communicator.scale.ranks;
+  decision.collective = call.collective;
+  decision.pipe_ops = call.pipe_ops;
+  decision.registered = call.registered;
+  decision.source = NCCLTUNE_TUNER_BY_NCCL;
+  decision.algorithm = NCCLTUNE_TUNER_DEFAULT;
+  decision.protocol = NCCLTUNE_TUNER_DEFAULT;
+  decision.channels = NCCLTUNE_TUNER_DEFAULT;
+  decision.interface_version = communicator.interface_version;
+  return decision;
+}
+
+nccltune_tuner_table TableFor(const Communicator& communicator, const Call& call) {
+  nccltune_tuner_table table{};
+  table.bytes = call.bytes;
+  table.nodes = communicator.scale.nodes;
+  table.ranks = communicator.scale.ranks;
+  table.collective = call.collective;
+  table.pipe_ops = call.pipe_ops;
+  table.registered = call.registered;
+  table.interface_version = communicator.interface_version;
+  return table;
+}
+
+// NCCL clamps a number of channels to those of the communicator, except for the two CollNet kinds.
+template <typename Offer>
+bool MayRunCollnet(const Orders& orders, const Offer& offer) {
+  if (orders.algorithm >= 0) return IsCollnet(orders.algorithm);
+  return offer.CanRun(abi::kCollnetDirect, abi::kSimple) ||
+         offer.CanRun(abi::kCollnetChain, abi::kSimple);
+}
+
+template <typename Offer>
+void ApplyForced(const Orders& orders, const Offer& offer, int* channels,
+                 nccltune_tuner_decision* decision) {
+  decision->source = NCCLTUNE_TUNER_BY_FORCE;
+  if (orders.algorithm >= 0) {
+    if (!offer.CanRun(orders.algorithm, orders.protocol)) {
+      decision->outcome |= NCCLTUNE_TUNER_UNUSABLE;
+      return;
+    }
+    offer.Take(orders.algorithm, orders.protocol);
+    decision->algorithm = orders.algorithm;
+    decision->protocol = orders.protocol;
+  }
+  if (orders.channels < 0) return;
+  if (MayRunCollnet(orders, offer)) {
+    decision->outcome |= NCCLTUNE_TUNER_CHANNELS_REFUSED;
+    return;
+  }
+  *channels = orders.channels;
+  decision->channels = orders.channels;
+}
+
+template <typename Offer>
+void ApplyRule(const LookupTable& rules, const Call& call, const Offer& offer, int* channels,
+               nccltune_tuner_decision* decision) {
+  const Candidate* const chosen = rules.Find(
+      call.bytes, call.pipe_ops, call.registered,
+      [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
+  if (chosen == nullptr) return;
+  offer.Take(chosen->algorithm, chosen->protocol);
+  decision->source = NCCLTUNE_TUNER_BY_RULE;
+  decision->algorithm = chosen->algorithm;
+  decision->protocol = chosen->protocol;
+  decision->line = chosen->order;
+  if (chosen->channels == 0) return;
+  *channels = chosen->channels;
+  decision->channels = chosen->channels;
+}
+
+// Bytes that NCCL rounds a chunk down to (ncclProtoGrainSize, 2.30); a smaller one becomes 0.
+constexpr std::array<size_t, abi::kNumProtocols> kGrainBytes = {16, 1920, 512};
+
+// NCCL holds the answer against the protocol's ordinary buffer. NVLS and CollNet have buffers of
+// their own, which its own proposal fits and a larger one may overrun.
+bool MayRaiseChunk(int algorithm) {
+  return algorithm == abi::kTree || algorithm == abi::kRing || algorithm == abi::kPat;
+}
+
+bool IsSafeChunk(size_t wanted, size_t proposed, int algorithm, int protocol) {
+  if (protocol < 0 || protocol >= abi::kNumProtocols) return false;
+  if (wanted < kGrainBytes[static_cast<size_t>(protocol)]) return false;
+  return wanted <= proposed || MayRaiseChunk(algorithm);
+}
+
+}  // namespace
+
+bool TableOffer::CopyTo(nccltune_tuner_table* table) const {
+  if (algorithms_ <= 0 || protocols_ <= 0) return false;
+  table->algorithms = std::min<int>(algorithms_, NCCLTUNE_TUNER_ALGORITHMS);
+  table->protocols = std::min<int>(protocols_, NCCLTUNE_TUNER_PROTOCOLS);
+  for (auto& row : table->cost_us) std::fill(std::begin(row), std::end(row), abi::kIgnore);
+  for (int a = 0; a < table->algorithms; ++a) {
+    for (int p = 0; p < table->protocols; ++p) table->cost_us[a][p] = *At(a, p);
+  }
+  return true;
+}
+
+template <typename Offer>
+void DecideUnderOrders(const Communicator& communicator, const Call& call, const Orders& orders,
+                       const Offer& offer, int* channels) {
+  nccltune_tuner_table table = TableFor(communicator, call);
+  const bool has_table = orders.recording && offer.CopyTo(&table);
+  nccltune_tuner_decision decision = Described(communicator, call);
+  if (orders.forced) {
+    ApplyForced(orders, offer, channels, &decision);
+  } else {
+    ApplyRule(*communicator.rules.TableOf(call.collective), call, offer, channels, &decision);
+  }
+  RecordCall(&decision, has_table ? &table : nullptr);
+}
+
+template void DecideUnderOrders(const Communicator&, const Call&, const Orders&, const TableOffer&,
+                                int*);
+template void DecideUnderOrders(const Communicator&, const Call&, const Orders&, const DirectOffer&,
+                                int*);
+
+void DecideChunk(int collective, int algorithm, int protocol, size_t* chunk_bytes) {
+  if (collective < 0 || collective >= abi::kNumCollectives) return;
+  const uint64_t word = OrderWord(collective);
+  if (word == 0) return;
+  const Orders orders = Unpacked(word);
+  const size_t proposed = *chunk_bytes;
+  const size_t wanted = orders.chunk_bytes;
+  // NCCL may run something else than what was forced; then the chunk size is not for it.
+  const bool meant = wanted != 0 && (orders.algorithm < 0 || (orders.algorithm == algorithm &&
+                                                              orders.protocol == protocol));
+  const bool safe = IsSafeChunk(wanted, proposed, algorithm, protocol);
+  if (meant && safe) *chunk_bytes = wanted;
+  RecordChunk(collective, proposed, *chunk_bytes, meant && !safe);
+}
+
+}  // namespace nccltune::tuner

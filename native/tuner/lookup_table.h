@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which rules to try for a call, in their order, found by binary search in arrays that are made
+// once per communicator.
+#ifndef NCCLTUNE_TUNER_LOOKUP_TABLE_H_
+#define NCCLTUNE_TUNER_LOOKUP_TABLE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tuner/rule.h"
+
+namespace nccltune::tuner {
+
+// What a rule asks for. `order` is the rule's line: the first usable one wins.
+struct Candidate {
+  uint32_t order;
+  uint8_t algorithm;
+  uint8_t protocol;
+  uint8_t channels;  // 0: NCCL's own number
+};
+static_assert(sizeof(Candidate) == 8);
+
+// The rules of one collective that apply to one communicator.
+//
+// The size axis is cut where the set of rules changes. Each segment holds, for every (algorithm,
+// protocol), the first rule in file order that covers it: a later one with the same pair cannot be
+// reached, as whether NCCL can run a pair does not depend on the row. So a segment has at most 21
+// candidates, and n rules make at most 2n+1 segments. Rules with conditions on pipe_ops or
+// registered make segments of their own, one group a condition.
+class LookupTable {
+ public:
+  LookupTable() = default;
+
+  // Rules of one collective in file order. Sets used[i] for rules that some call can reach.
+  LookupTable(const std::vector<Rule>& rules, std::vector<bool>* used);
+
+  bool empty() const { return groups_.empty(); }
+  size_t segments() const { return starts_.size(); }
+
+  // The first candidate in file order that `usable(algorithm, protocol)` accepts; null if none.
+  // `registered` is kAny where the interface does not tell: then no rule that asks for it matches.
+  template <typename Usable>
+  const Candidate* Find(uint64_t bytes, int pipe_ops, int registered, const Usable& usable) const {
+    if (groups_.empty()) return nullptr;
+    if (groups_.size() == 1 && groups_.front().IsUnconditional()) [[likely]] {
+      return FirstUsable(CandidatesOf(groups_.front(), bytes), usable);
+    }
+    return FindAmongGroups(bytes, pipe_ops, registered, usable);
+  }
+
+ private:
+  struct Group {
+    int32_t pipe_ops;
+    int32_t registered;
+    uint32_t first_segment;
+    uint32_t segments;
+
+    bool IsUnconditional() const { return pipe_ops == kAny && registered == kAny; }
+  };
+
+  struct Range {
+    const Candidate* begin = nullptr;
+    const Candidate* end = nullptr;
+  };
+
+  void AddGroup(const std::vector<Rule>& rules, const std::vector<uint32_t>& members,
+                std::vector<bool>* used);
+  const Group* FindGroup(int pipe_ops, int registered) const;
+
+  Range CandidatesOf(const Group& group, uint64_t bytes) const {
+    // Every group begins with a segment at 0. The number of steps depends on the table alone, and
+    // each is a conditional move: nothing for a branch predictor to miss.
+    const uint64_t* const first = starts_.data() + group.first_segment;
+    const uint64_t* segment = first;
+    for (size_t left = group.segments; left > 1;) {
+      const size_t half = left / 2;
+      segment += segment[half] <= bytes ? half : 0;
+      left -= half;
+    }
+    const size_t index = group.first_segment + static_cast<size_t>(segment - first);
+    return {candidates_.data() + chains_[index], candidates_.data() + chains_[index + 1]};
+  }
+
+  template <typename Usable>
+  static const Candidate* FirstUsable(Range range, const Usable& usable) {
+    for (const Candidate* c = range.begin; c != range.end; ++c) {
+      if (usable(c->algorithm, c->protocol)) return c;
+    }
+    return nullptr;
+  }
+
+  template <typename Usable>
+  const Candidate* FindAmongGroups(uint64_t bytes, int pipe_ops, int registered,
+                                   const Usable& usable) const {
+    const std::array<const Group*, 4> matching = {
+        FindGroup(kAny, kAny), registered == kAny ? nullptr : FindGroup(kAny, registered),
+        FindGroup(pipe_ops, kAny), registered == kAny ? nullptr : FindGroup(pipe_ops, registered)};
+    const Candidate* best = nullptr;
+    for (const Group* group : matching) {
+      if (group == nullptr) continue;
+      const Candidate* found = FirstUsable(CandidatesOf(*group, bytes), usable);
+      if (found != nullptr && (best == nullptr || found->order < best->order)) best = found;
+    }
+    return best;
+  }
+
+  std::vector<uint64_t> starts_;       // first size of each segment, ascending within a group
+  std::vector<uint32_t> chains_;       // segments + 1 places in candidates_
+  std::vector<Candidate> candidates_;  // in file order within a segment
+  std::vector<Group> groups_;          // sorted by (pipe_ops, registered)
+};
+
+}  // namespace nccltune::tuner
+
+#endif  // NCCLTUNE_TUNER_LOOKUP_TABLE_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_TUNER_RULE_H_
+#define NCCLTUNE_TUNER_RULE_H_
+
+#include <cstdint>
+
+namespace nccltune::tuner {
+
+inline constexpr int kAny = -1;
+
+// NCCL's MAXCHANNELS since 2.25; more can never be run.
+inline constexpr int kMostChannels = 64;
+
+// One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny.
+struct Rule {
+  uint64_t min_bytes = 0;  // inclusive, total bytes as NCCL's tuner interface counts
+  uint64_t max_bytes = 0;  // inclusive
+  uint32_t line = 0;       // in the file, from 1
+  int32_t nodes = kAny;
+  int32_t ranks = kAny;
+  int32_t pipe_ops = kAny;
+  int8_t registered = kAny;
+  uint8_t collective = 0;  // abi::Collective
+  uint8_t algorithm = 0;   // abi::Algorithm
+  uint8_t protocol = 0;    // abi::Protocol
+  uint8_t channels = 0;    // 0: NCCL's own number
+};
+
+}  // namespace nccltune::tuner
+
+#endif  // NCCLTUNE_TUNER_RULE_H_

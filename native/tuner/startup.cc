@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/startup.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "common/file.h"
+#include "common/log.h"
+#include "common/settings.h"
+#include "common/text.h"
+#include "tuner/config.h"
+#include "tuner/provenance.h"
+#include "tuner/warnings.h"
+
+namespace nccltune::tuner {
+namespace {
+
+struct PluginSettings {
+  std::string path;         // empty: none is set
+  const char* path_source;  // the variable that named it
+  bool strict;
+  bool stale_off;
+};
+
+PluginSettings ReadSettings(const Warnings& warnings) {
+  std::vector<std::string> problems = UnknownSettings();
+  PluginSettings settings{};
+  for (const SettingId id : {SettingId::kConfig, SettingId::kNcclConfigFile}) {
+    settings.path = ReadPath(id);
+    settings.path_source = Settings()[static_cast<size_t>(id)].name;
+    if (!settings.path.empty()) break;
+  }
+  settings.strict = ReadWord(SettingId::kStrict, &problems) == "1";
+  settings.stale_off = ReadWord(SettingId::kStale, &problems) == "off";
+  for (const std::string& problem : problems) warnings.Say(problem);
+  return settings;
+}
+
+std::string Count(size_t count, std::string_view one, std::string_view many) {
+  return std::to_string(count) + " " + std::string(count == 1 ? one : many);
+}
+
+void SayProblems(const Config& config, const std::string& path, const Warnings& warnings) {
+  for (const Problem& problem : config.problems) {
+    warnings.Say(path + ":" + std::to_string(problem.line) + ": " + problem.text);
+  }
+  const size_t unsaid = config.bad_lines + config.notes - config.problems.size();
+  if (unsaid > 0) {
+    warnings.Say(path + ": " + Count(unsaid, "more line", "more lines") + " like these (content " +
+                 Hex64(config.content_hash) + ")");
+  }
+}
+
+// Why no rule of the file is used at all; empty when they are.
+struct Verdict {
+  bool strict = false;
+  bool stale = false;
+  bool dropped() const { return strict || stale; }
+};
+
+std::string Joined(const std::vector<std::string>& phrases) {
+  std::string joined;
+  for (const std::string& phrase : phrases) joined += (joined.empty() ? "" : " and ") + phrase;
+  return joined;
+}
+
+Verdict Judge(const Config& config, const PluginSettings& settings, const Running& running,
+              const Warnings& warnings) {
+  Verdict verdict;
+  verdict.strict = settings.strict && config.bad_lines > 0;
+  if (verdict.strict) {
+    warnings.Say(settings.path + ": " + Count(config.bad_lines, "bad line", "bad lines") +
+                 " and NCCLTUNE_STRICT=1: no rule is used");
+  }
+  const std::vector<std::string> reasons = StaleReasons(config.header, running);
+  if (!reasons.empty() && !config.rules.empty()) {
+    verdict.stale = settings.stale_off;
+    warnings.Say(settings.path + ": stale rules, measured on " + Joined(reasons) +
+                 (settings.stale_off ? "; NCCLTUNE_STALE=off: no rule is used"
+                                     : "; they are used all the same, NCCLTUNE_STALE=off ends "
+                                       "that; best measure again"));
+  }
+  return verdict;
+}
+
+std::string AboutThisProcess(const StartArguments& arguments, const Running& running) {
+  return "interface v" + std::to_string(arguments.interface_version) + ", NCCL " +
+         (running.nccl ? ToString(*running.nccl) : std::string("unknown"));
+}
+
+std::string Dropped(const Config& config, const RuleCounts& counts, const Verdict& verdict) {
+  if (verdict.strict) {
+    return "all by NCCLTUNE_STRICT=1, " + Count(config.bad_lines, "bad line", "bad lines");
+  }
+  const std::string bad_lines = Count(config.bad_lines, "bad line", "bad lines");
+  if (verdict.stale) return "all as stale by NCCLTUNE_STALE=off, " + bad_lines;
+  std::string dropped = std::to_string(counts.other_scale) + " other scale, " +
+                        std::to_string(counts.shadowed) + " shadowed, ";
+  if (counts.untold > 0) {
+    dropped += std::to_string(counts.untold) + " on registered buffers (told since v4), ";
+  }
+  return dropped + bad_lines;
+}
+
+std::string Summary(const StartArguments& arguments, const PluginSettings& settings,
+                    const Running& running, const Config& config, const Verdict& verdict,
+                    const Communicator& communicator) {
+  const RuleCounts& counts = communicator.rules.counts();
+  std::string line = Printable(settings.path, 300) + " (content " + Hex64(config.content_hash) +
+                     "): " + std::to_string(counts.applied) + " of " +
+                     Count(config.rules.size(), "rule applies", "rules apply") + " to " +
+                     Count(arguments.scale.nodes, "node", "nodes") + ", " +
+                     Count(arguments.scale.ranks, "rank", "ranks") +
+                     "; dropped: " + Dropped(config, counts, verdict) + "; " +
+                     AboutThisProcess(arguments, running);
+  if (counts.with_channels > 0 && running.nccl && *running.nccl >= NcclVersion{2, 31, 0}) {
+    line += "; channels only lower NCCL's own number since NCCL 2.31";
+  }
+  if (communicator.filtered && counts.applied > 0) {
+    line += "; no rule is used: NCCL_ALGO or NCCL_PROTO is set and v2 does not tell what they leave";
+  }
+  return line;
+}
+
+bool IsSet(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> StartCommunicator(const StartArguments& arguments) {
+  const Log log(arguments.log, kLogSubsystems, kLogPrefix);
+  const Warnings warnings(log);
+  const Running running = FindRunning(arguments.log);
+  const PluginSettings settings = ReadSettings(warnings);
+  auto communicator = std::make_unique<Communicator>();
+  communicator->scale = arguments.scale;
+  communicator->interface_version = arguments.interface_version;
+  communicator->filtered =
+      arguments.interface_version == 2 && (IsSet("NCCL_ALGO") || IsSet("NCCL_PROTO"));
+  if (settings.path.empty()) {
+    log.Info("no rules, NCCLTUNE_CONFIG and NCCL_TUNER_CONFIG_FILE are not set; " +
+             AboutThisProcess(arguments, running));
+    return communicator;
+  }
+  std::string content;
+  std::string error;
+  if (!ReadFile(settings.path, kLargestConfigBytes, &content, &error)) {
+    warnings.Say(std::string(settings.path_source) + "=" + Printable(settings.path, 300) + ": " +
+                 error + ": no rules, NCCL decides everything");
+    log.Info("no rules, " + Printable(settings.path, 300) + " cannot be read; " +
+             AboutThisProcess(arguments, running));
+    return communicator;
+  }
+  const Config config = ParseConfig(content);
+  SayProblems(config, Printable(settings.path, 300), warnings);
+  const Verdict verdict = Judge(config, settings, running, warnings);
+  communicator->measured_here = MeasuredHere(config.header, running);
+  if (!verdict.dropped()) {
+    communicator->rules =
+        RuleSet(config.rules, arguments.scale, /*tells_registered=*/arguments.interface_version >= 4);
+  }
+  log.Info(Summary(arguments, settings, running, config, verdict, *communicator));
+  return communicator;
+}
+
+}  // namespace nccltune::tuner

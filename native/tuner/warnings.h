@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_TUNER_WARNINGS_H_
+#define NCCLTUNE_TUNER_WARNINGS_H_
+
+#include <string_view>
+
+#include "common/log.h"
+
+namespace nccltune::tuner {
+
+// Says each distinct warning once a process: a job makes many communicators, and all of them read
+// the same file.
+class Warnings {
+ public:
+  explicit Warnings(const Log& log) : log_(log) {}
+
+  void Say(std::string_view text) const;
+
+ private:
+  const Log& log_;
+};
+
+// For tests: say them all again.
+void ForgetWarnings();
+
+}  // namespace nccltune::tuner
+
+#endif  // NCCLTUNE_TUNER_WARNINGS_H_
