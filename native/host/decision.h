@@ -35,7 +35,7 @@ struct Request {
   int pipe_ops = 1;
   bool registered = false;
   // NCCL's predictions in us; entries left out are not usable. None: a nominal table.
-  std::optional<std::vector<std::pair<Combination, float>>> costs;
+  std::optional<std::vector<std::pair<Combination, float>>> costs = std::nullopt;
   // What NCCL would use by itself: it goes in when the plugin is asked for a chunk size. 0: the
   // largest that fits the buffers.
   size_t chunk_bytes = 0;

@@ -2,8 +2,6 @@
 #include "host/nccl_rules.h"
 
 #include <cfloat>
-#include <charconv>
-#include <system_error>
 
 namespace nccltune::host {
 namespace {
@@ -107,25 +105,6 @@ constexpr NcclRules kRules[] = {
 };
 
 }  // namespace
-
-std::optional<NcclVersion> ParseNcclVersion(std::string_view text) {
-  int parts[3] = {0, 0, 0};
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (int i = 0; i < 3; ++i) {
-    const std::from_chars_result result = std::from_chars(at, end, parts[i]);
-    if (result.ec != std::errc() || parts[i] < 0 || parts[i] > 9999) return std::nullopt;
-    at = result.ptr;
-    if (at == end && i >= 1) return NcclVersion{parts[0], parts[1], parts[2]};
-    if (at == end || *at++ != '.') return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::string ToString(NcclVersion version) {
-  return std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-         std::to_string(version.patch);
-}
 
 const NcclRules* RulesFor(NcclVersion version, bool* exact) {
   *exact = version.major == 2 && version.minor <= kNewestMinor;

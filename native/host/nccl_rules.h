@@ -4,23 +4,9 @@
 #ifndef NCCLTUNE_HOST_NCCL_RULES_H_
 #define NCCLTUNE_HOST_NCCL_RULES_H_
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include "common/nccl_version.h"
 
 namespace nccltune::host {
-
-struct NcclVersion {
-  int major = 0;
-  int minor = 0;
-  int patch = 0;
-
-  auto operator<=>(const NcclVersion&) const = default;
-};
-
-// Reads "2.28.9" or "2.28" (patch 0).
-std::optional<NcclVersion> ParseNcclVersion(std::string_view text);
-std::string ToString(NcclVersion version);
 
 // How the algorithm and protocol are picked once the plugin has answered.
 enum class Selection {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/cost_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "host/nccl_rules.h"
+
+namespace nccltune::host {
+namespace {
+
+const NcclRules& Rules(int minor) {
+  bool exact = false;
+  return *RulesFor({2, minor, 0}, &exact);
+}
+
+CostTable Table(std::initializer_list<std::pair<const char*, float>> entries, int rows = 7) {
+  CostTable table(rows);
+  for (const auto& [name, cost] : entries) table.at(CombinationByName(name).value()) = cost;
+  return table;
+}
+
+std::string PickOf(int minor, const CostTable& offered, const CostTable& answered) {
+  const Combination pick = Pick(Rules(minor), offered, answered);
+  return pick.known() ? CombinationName(pick) : "none";
+}
+
+// All entries that can be used, "tree/ll tree/ll128 ...".
+std::string Usable(int minor, int collective, const Platform& platform) {
+  std::string names;
+  const CostTable table = NominalTable(Rules(minor), collective, platform);
+  ForEachEntry(table, [&](Combination c) {
+    if (table.at(c) == abi::kIgnore) return;
+    EXPECT_EQ(table.at(c), kNominalCostUs);
+    names += (names.empty() ? "" : " ") + CombinationName(c);
+  });
+  return names;
+}
+
+constexpr int kListed[] = {22, 23, 24, 27, 28, 29, 30};
+
+TEST(Pick, TakesTheLeastCostInEveryVersion) {
+  const CostTable table = Table({{"tree/ll", 12}, {"ring/ll128", 7.5}, {"nvls/simple", 9}});
+  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, table, table), "ring/ll128") << minor;
+  EXPECT_EQ(PickOf(31, table, table), "ring/ll128");
+  EXPECT_EQ(PickOf(32, table, table), "ring/ll128");
+}
+
+TEST(Pick, BreaksTiesToTheLowestNumberUntil230AndToTheHighestFrom231) {
+  const CostTable table =
+      Table({{"tree/ll128", 5}, {"tree/simple", 5}, {"ring/ll", 5}, {"nvls_tree/simple", 5}});
+  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, table, table), "tree/ll128") << minor;
+  EXPECT_EQ(PickOf(31, table, table), "nvls_tree/simple");
+  EXPECT_EQ(PickOf(32, table, table), "nvls_tree/simple");
+}
+
+TEST(Pick, TakesANegativeCostForUnusableUntil230AndForTheBestFrom231) {
+  const CostTable offered = Table({{"tree/ll", 5}, {"ring/ll", 6}, {"ring/simple", 7}});
+  CostTable answered = offered;
+  answered.at({abi::kRing, abi::kSimple}) = abi::kIgnore;
+  answered.at({abi::kTree, abi::kLl}) = -0.5f;
+  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, offered, answered), "ring/ll") << minor;
+  EXPECT_EQ(PickOf(31, offered, answered), "ring/simple");
+}
+
+TEST(Pick, RunsAnUnusableEntryThatGotACostUntil230AndPassesOverItFrom231) {
+  const CostTable offered = Table({{"ring/ll", 6}});
+  CostTable answered = offered;
+  answered.at({abi::kNvls, abi::kSimple}) = 0.0f;
+  for (const int minor : kListed) {
+    EXPECT_EQ(PickOf(minor, offered, answered), "nvls/simple") << minor;
+  }
+  EXPECT_EQ(PickOf(31, offered, answered), "ring/ll");
+}
+
+TEST(Pick, FindsNothingInATableOfUnusableEntries) {
+  const CostTable offered = Table({{"ring/ll", 6}});
+  const CostTable none;
+  for (const int minor : kListed) EXPECT_EQ(PickOf(minor, offered, none), "none") << minor;
+  // There -1 is the least cost of the one entry that was offered.
+  EXPECT_EQ(PickOf(31, offered, none), "ring/ll");
+  EXPECT_EQ(PickOf(31, none, none), "none");
+}
+
+TEST(Pick, NeverTakesNotANumberNorInfinity) {
+  const CostTable offered = Table({{"tree/ll", 5}, {"ring/ll", 6}, {"ring/simple", 7}});
+  CostTable answered = offered;
+  answered.at({abi::kTree, abi::kLl}) = std::numeric_limits<float>::quiet_NaN();
+  answered.at({abi::kRing, abi::kLl}) = std::numeric_limits<float>::infinity();
+  for (const int minor : {22, 28, 30, 31}) {
+    EXPECT_EQ(PickOf(minor, offered, answered), "ring/simple") << minor;
+  }
+  answered.at({abi::kRing, abi::kSimple}) = std::numeric_limits<float>::quiet_NaN();
+  for (const int minor : {22, 28, 30, 31}) {
+    EXPECT_EQ(PickOf(minor, offered, answered), "none") << minor;
+  }
+}
+
+TEST(Pick, HasTheLimitOfAnHourUntil228) {
+  const CostTable table = Table({{"ring/ll", 3.7e9f}});
+  EXPECT_EQ(PickOf(28, table, table), "none");
+  EXPECT_EQ(PickOf(29, table, table), "ring/ll");
+}
+
+TEST(NominalTable, HoldsWhatNcclHasForACollective) {
+  const Platform one{.nodes = 1, .ranks = 8, .min_ranks_per_node = 8, .max_ranks_per_node = 8};
+  EXPECT_EQ(Usable(30, abi::kBroadcast, one), "ring/ll ring/ll128 ring/simple");
+  EXPECT_EQ(Usable(30, abi::kReduce, one), "ring/ll ring/ll128 ring/simple");
+  EXPECT_EQ(Usable(30, abi::kAllGather, one), "ring/ll ring/ll128 ring/simple nvls/simple");
+  EXPECT_EQ(Usable(30, abi::kAllReduce, one),
+            "tree/ll tree/ll128 tree/simple ring/ll ring/ll128 ring/simple nvls/simple");
+  const Platform four{.nodes = 4, .ranks = 32, .min_ranks_per_node = 8, .max_ranks_per_node = 8};
+  EXPECT_EQ(Usable(30, abi::kAllReduce, four),
+            "tree/ll tree/ll128 tree/simple ring/ll ring/ll128 ring/simple collnet_direct/simple "
+            "collnet_chain/simple nvls/simple nvls_tree/simple");
+  EXPECT_EQ(Usable(30, abi::kReduceScatter, four),
+            "ring/ll ring/ll128 ring/simple collnet_direct/simple nvls/simple");
+  EXPECT_EQ(Usable(26, abi::kReduceScatter, four),
+            "ring/ll ring/ll128 ring/simple collnet_direct/simple");
+}
+
+TEST(NominalTable, LeavesOutWhatThePlatformLacks) {
+  Platform four{.nodes = 4, .ranks = 32, .min_ranks_per_node = 8, .max_ranks_per_node = 8};
+  four.collnet = false;
+  EXPECT_EQ(Usable(30, abi::kAllReduce, four),
+            "tree/ll tree/ll128 tree/simple ring/ll ring/ll128 ring/simple nvls_tree/simple");
+  four.nvls = false;
+  four.ll128 = false;
+  EXPECT_EQ(Usable(30, abi::kAllReduce, four), "tree/ll tree/simple ring/ll ring/simple");
+  const Platform wide{.nodes = 2, .ranks = 32, .min_ranks_per_node = 16, .max_ranks_per_node = 16};
+  EXPECT_EQ(Usable(27, abi::kAllGather, wide), "ring/ll ring/ll128 ring/simple nvls/simple");
+  EXPECT_EQ(Usable(22, abi::kAllGather, wide),
+            "ring/ll ring/ll128 ring/simple collnet_direct/simple");
+}
+
+TEST(NominalTable, HasPatFrom223ForOneRankANode) {
+  const Platform thin{.nodes = 4,
+                      .ranks = 4,
+                      .min_ranks_per_node = 1,
+                      .max_ranks_per_node = 1,
+                      .nvls = false,
+                      .collnet = false};
+  EXPECT_EQ(Usable(22, abi::kAllGather, thin), "ring/ll ring/ll128 ring/simple");
+  EXPECT_EQ(Usable(23, abi::kAllGather, thin), "ring/ll ring/ll128 ring/simple pat/simple");
+  EXPECT_EQ(Usable(32, abi::kReduceScatter, thin), "ring/ll ring/ll128 ring/simple pat/simple");
+  EXPECT_EQ(Usable(32, abi::kBroadcast, thin), "ring/ll ring/ll128 ring/simple");
+}
+
+TEST(Names, GoBothWays) {
+  EXPECT_EQ(CombinationName({abi::kCollnetDirect, abi::kLl128}), "collnet_direct/ll128");
+  EXPECT_EQ(CombinationName({-1, 3}), "?/?");
+  EXPECT_EQ(CombinationByName("nvls_tree/simple"), (Combination{abi::kNvlsTree, abi::kSimple}));
+  for (const char* bad : {"", "tree", "tree/", "/ll", "Tree/ll", "tree/ll/4", "tree/ll "}) {
+    EXPECT_EQ(CombinationByName(bad), std::nullopt) << bad;
+  }
+  EXPECT_EQ(CollectiveByName("allgather"), abi::kAllGather);
+  EXPECT_EQ(CollectiveByName("alltoall"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace nccltune::host

@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shared object that is no tuner.
+extern "C" __attribute__((visibility("default"))) int not_a_tuner() { return 0; }

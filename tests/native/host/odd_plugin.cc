@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tuner plugin of interface v3 that leaves a function out, and the symbol of v1, which is dead.
+#include "abi/tuner_v3.h"
+
+extern "C" {
+__attribute__((visibility("default"))) extern const nccltune::abi::TunerV3 ncclTunerPlugin_v3;
+__attribute__((visibility("default"))) extern const int ncclTunerPlugin_v1;
+const nccltune::abi::TunerV3 ncclTunerPlugin_v3 = {nullptr, nullptr, nullptr, nullptr};
+const int ncclTunerPlugin_v1 = 1;
+}
