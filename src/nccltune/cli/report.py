@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune report`: what a person reads."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import nccltune
+from nccltune.cli.context import STUDY, open_sorted
+from nccltune.cli.output import json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from nccltune.analyze.timings import Sorted
+    from nccltune.formats.reading import ImportRecord
+    from nccltune.model.study import Study
+    from nccltune.report.data import Commands, Report
+    from nccltune.tune.result import TuneOptions, Tuning
+
+EPILOG = """\b
+Examples:
+  nccltune report studies/h200x4 --open
+  nccltune report studies/h200x4 --terminal | less -R
+"""
+
+
+@click.command(epilog=EPILOG)
+@STUDY
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The page to write  [default: STUDY/report.html]",
+)
+@click.option("--terminal", is_flag=True, help="Print the report here and write no page.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@json_option()
+def command(
+    study: Path, output: Path | None, terminal: bool, open_page: bool, as_json: bool
+) -> None:
+    """Write one HTML file with the verdict, the curves and the evidence for every rule.
+
+    The file needs no network: mail it, print it, open it anywhere. The rules are those of
+    STUDY/tuning.json while it is in step with the samples; else they are searched anew.
+    """
+    from nccltune.model.errors import InputError
+
+    if (terminal or as_json) and (output is not None or open_page):
+        wrong = "--terminal" if terminal else "--json"
+        raise InputError(f"{wrong} writes no page, so -o and --open do not go with it")
+    if terminal and as_json:
+        raise InputError("--terminal and --json are two forms of the same; take one")
+    report, target = build_report(study)
+    if as_json:
+        print_json(report)
+        return
+    if terminal:
+        from rich.console import Console
+
+        from nccltune.report.terminal import render as show
+
+        show(report, Console(highlight=False))
+        return
+    from nccltune.model.study import write_whole
+    from nccltune.report.html import render
+
+    path = output or target
+    write_whole(path, render(report))
+    out = stdout()
+    out.print(report.verdict, markup=False)
+    out.print(f"report     {path}", markup=False)
+    if open_page:
+        click.launch(path.resolve().as_uri())
+    elif report.commands.deploy:
+        stderr().print(f"next: {report.commands.deploy}", style="dim", markup=False)
+
+
+def build_report(path: Path) -> "tuple[Report, Path]":
+    """The report of the study at `path`, and where its page belongs."""
+    from nccltune.analyze import analyze_sorted
+    from nccltune.formats.reading import ImportRecord
+    from nccltune.formats.suspect import suspect_sentences
+    from nccltune.report.build import build
+
+    opened, found = open_sorted(path)
+    tuning, written = _tuning(opened, found)
+    analysis = analyze_sorted(
+        opened.platform(),
+        found,
+        suspect=suspect_sentences(opened),
+        assumed_noise=tuning.options.assumed_noise,
+    )
+    report = build(
+        analysis,
+        tuning,
+        commands=commands(path, tuning, written),
+        tool_version=nccltune.__version__,
+        sources=[_source(record) for record in opened.imports(ImportRecord)],
+    )
+    return report, opened.report_path
+
+
+def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
+    """The study's tuning and whether STUDY/tuner.conf holds it; searched anew where `tune` has
+    not run since the last samples came in."""
+    from datetime import UTC, datetime
+
+    from nccltune.tune.result import TuneOptions, Tuning
+    from nccltune.tune.study import tune
+
+    options = TuneOptions()
+    if study.tuning_path.is_file():
+        kept = study.read_json(study.tuning_path, Tuning)
+        if kept.samples == found.samples:
+            return kept, study.config_path.is_file()
+        options = kept.options
+        stderr().print(
+            f"[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown "
+            f"here are new, tuner.conf is not: nccltune tune {shlex.quote(str(study.path))}"
+        )
+    created = datetime.now(UTC).date().isoformat()
+    return tune(study.name, study.platform(), found, options, created=created), False
+
+
+def commands(path: Path, tuning: "Tuning", written: bool) -> "Commands":
+    """The commands that the report offers to copy; `written` says that tuner.conf is in step."""
+    from nccltune.report.data import Commands
+    from nccltune.tune.result import TuneOptions
+
+    study = shlex.quote(str(path))
+    told = _options(tuning.options, TuneOptions())
+    search = " ".join(["nccltune tune", study, *told])
+    deploy = f"nccltune env {study}" if written else f"{search} && nccltune env {study}"
+    return Commands(
+        reproduce=f"{search} && nccltune report {study}" if told else f"nccltune report {study}",
+        deploy=deploy if tuning.rules else None,
+    )
+
+
+def _options(told: "TuneOptions", usual: "TuneOptions") -> list[str]:
+    """The options of `nccltune tune` that differ from its defaults."""
+    found = []
+    for name, option, share in (
+        ("min_gain", "--min-gain", True),
+        ("penalty", "--penalty", False),
+        ("assumed_noise", "--assume-noise", True),
+        ("channel_tolerance", "--channel-tolerance", True),
+    ):
+        value = getattr(told, name)
+        if value != getattr(usual, name):
+            found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
+    found += ["--extend"] if told.extend else []
+    found += ["--any-scale"] if told.any_scale else []
+    return found
+
+
+def _source(record: "ImportRecord") -> str:
+    """One file that was read, in a line."""
+    from nccltune.report.words import counted
+
+    parts = [f"{record.file}: {record.kind.value}", counted(record.samples, "sample")]
+    if record.unreadable:
+        parts.append(f"{counted(record.unreadable, 'line')} not readable")
+    return ", ".join(parts)

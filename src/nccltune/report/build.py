@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an analysis and its tuning to the report's data."""
+
+from collections.abc import Sequence
+
+from nccltune.analyze.findings import NOT_TUNING
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
+from nccltune.model.choice import DEFAULT, Choice
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.report import words
+from nccltune.report.charts import choice_map, saturation_text, series, tuned_series
+from nccltune.report.data import (
+    Commands,
+    ConditionRow,
+    FindingRow,
+    GroupRow,
+    LeftRow,
+    Mark,
+    NoiseRow,
+    Report,
+    RuleRow,
+    SizeRow,
+)
+from nccltune.report.facts import header_facts
+from nccltune.report.verdict import notes, outcome, verdict
+from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
+
+CHECK_FIRST = (
+    "Measure the links alone: GPU to GPU (nvbandwidth, p2pBandwidthLatencyTest) and NIC to NIC "
+    "(ib_write_bw, iperf3). NCCL cannot be faster than they are.",
+    "Look at how GPUs and NICs are wired (nvidia-smi topo -m): every GPU should have a NIC behind "
+    "the same PCIe switch, and GPUDirect RDMA should be in use.",
+    "Look for left-over NCCL_* settings in the environment, /etc/nccl.conf and the job file.",
+    "Check CPU and NUMA binding of the ranks, and that nothing else uses the GPUs or the network.",
+)
+"""What to look at when even the best choice is slow, most likely cause first."""
+
+
+def build(
+    analysis: Analysis,
+    tuning: Tuning,
+    *,
+    commands: Commands,
+    tool_version: str,
+    sources: Sequence[str] = (),
+) -> Report:
+    """The report of one study. `sources` names what the timings were read from, one a line."""
+    platform = analysis.platform
+    conditions = [item.condition for item in analysis.conditions]
+    labels = _labels(conditions)
+    findings = [
+        _finding(number, finding, conditions, labels)
+        for number, finding in enumerate(analysis.findings, 1)
+    ]
+    rows = []
+    for index, item in enumerate(analysis.conditions):
+        group = _group_of(item.condition, tuning.groups)
+        decided = None if group is None else tuning.groups[group]
+        rows.append(_condition(index, item, labels[index], group, decided, findings))
+    sentence, tone = verdict(analysis, tuning.groups)
+    return Report(
+        study=words.printable(platform.name),
+        tone=tone,
+        verdict=sentence,
+        notes=notes(analysis.findings),
+        replay=platform.replay and words.printable(platform.replay),
+        facts=header_facts(platform, analysis, tuning, tool_version),
+        line_rate_gb_per_s=platform.line_rate_gb_per_s,
+        groups=[
+            _group(index, item, label, analysis)
+            for index, (item, label) in enumerate(
+                zip(tuning.groups, _group_labels(tuning.groups), strict=True)
+            )
+        ],
+        conditions=rows,
+        findings=findings,
+        check_first=list(CHECK_FIRST)
+        if any(item.kind is FindingKind.NOT_A_TUNING_PROBLEM for item in analysis.findings)
+        else [],
+        sources=[words.printable(source) for source in sources],
+        commands=commands,
+        created=tuning.created,
+        tool_version=tool_version,
+    )
+
+
+def _labels(conditions: Sequence[Condition]) -> list[str]:
+    """As short as telling the conditions apart allows: the collective, its title, then all."""
+    for name in (_short, lambda condition: condition.title, _full):
+        labels = [name(condition) for condition in conditions]
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{label} ({number})" for number, label in enumerate(labels, 1)]
+
+
+def _short(condition: Condition) -> str:
+    return condition.collective.prose
+
+
+def _full(condition: Condition) -> str:
+    extra = [words.printable(text) for text in (condition.dtype, condition.redop) if text]
+    extra += [f"root {condition.root}"] if condition.root is not None else []
+    return ", ".join([condition.title, *extra])
+
+
+def _group_of(condition: Condition, groups: Sequence[TunedGroup]) -> int | None:
+    for index, group in enumerate(groups):
+        if (group.collective, group.scale) == (
+            condition.collective,
+            condition.scale,
+        ) and group.registered in (None, condition.registered):
+            return index
+    return None
+
+
+def _condition(
+    index: int,
+    item: ConditionAnalysis,
+    label: str,
+    group: int | None,
+    decided: TunedGroup | None,
+    findings: Sequence[FindingRow],
+) -> ConditionRow:
+    condition = item.condition
+    decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
+    lines = [series(curve) for curve in item.curves]
+    if decided is not None and decided.rules:
+        lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions))
+    return ConditionRow(
+        id=_condition_id(index),
+        label=label,
+        title=condition.title,
+        collective=condition.collective.value,
+        nodes=condition.scale.nodes,
+        ranks=condition.scale.ranks,
+        in_place=condition.in_place,
+        registered=condition.registered,
+        graph=condition.graph,
+        dtype=condition.dtype and words.printable(condition.dtype),
+        redop=condition.redop and words.printable(condition.redop),
+        root=condition.root,
+        group=None if group is None else f"group-{group + 1}",
+        samples=item.samples,
+        rounds=item.rounds,
+        bus_factor=condition.collective.bus_factor(condition.scale.ranks),
+        noise=NoiseRow(
+            item.noise.typical,
+            item.noise.high,
+            item.noise.known,
+            words.NOISE_WORDS.get(item.noise.source, item.noise.source),
+        ),
+        saturation=saturation_text(item),
+        series=lines,
+        map=choice_map(item, decisions),
+        marks=[
+            Mark(finding.number, finding.min_bytes, finding.max_bytes)
+            for finding in findings
+            if _condition_id(index) in finding.conditions
+            and finding.min_bytes is not None
+            and finding.max_bytes is not None
+        ],
+    )
+
+
+def _condition_id(index: int) -> str:
+    return f"condition-{index + 1}"
+
+
+def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
+    """The indices of the conditions that a finding shows on."""
+    if finding.min_bytes is None or finding.max_bytes is None:
+        return []
+    # Collective and scale may stand for several conditions ("in place" or not); the title at the
+    # start of the sentence names the one.
+    named = [condition.title for condition in conditions]
+    title = next((name for name in named if finding.sentence.startswith(f"{name}: ")), None)
+    return [
+        index
+        for index, condition in enumerate(conditions)
+        if (finding.collective, finding.scale) == (condition.collective, condition.scale)
+        and title in (None, condition.title)
+    ]
+
+
+def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
+    """The collective alone where that tells the groups apart, else their titles."""
+    names = [group.collective.prose for group in groups]
+    return names if len(set(names)) == len(names) else [_group_title(group) for group in groups]
+
+
+def _group_title(group: TunedGroup) -> str:
+    kind = ", registered" if group.registered else ""
+    return f"{group.collective.prose}, {group.scale}{kind}"
+
+
+def _group(index: int, group: TunedGroup, label: str, analysis: Analysis) -> GroupRow:
+    return GroupRow(
+        id=f"group-{index + 1}",
+        label=label,
+        title=_group_title(group),
+        outcome=outcome(analysis, group),
+        expected_gain=group.expected_gain,
+        recovered=group.recovered,
+        noise=group.noise,
+        rules=[_rule(evidence) for evidence in group.rules],
+        left_alone=[
+            LeftRow(left.min_bytes, left.max_bytes, left.sizes, left.reason)
+            for left in group.left_alone
+        ],
+        sizes=[_size(decision) for decision in group.decisions],
+    )
+
+
+def _rule(evidence: RuleEvidence) -> RuleRow:
+    rule = evidence.rule
+    sizes = evidence.sizes or [rule.min_bytes, rule.max_bytes]
+    return RuleRow(
+        min_bytes=rule.min_bytes,
+        max_bytes=rule.max_bytes,
+        first_bytes=min(sizes),
+        last_bytes=max(sizes),
+        choice=rule.choice.label,
+        gain=evidence.gain,
+        gain_low=evidence.gain_low,
+        gain_high=evidence.gain_high,
+        least=evidence.least,
+        most=evidence.most,
+        sizes=len(evidence.sizes),
+        timings=evidence.timings,
+        sure=evidence.sure,
+        reason=evidence.reason,
+    )
+
+
+def _size(decision: Decision) -> SizeRow:
+    return SizeRow(
+        bytes=decision.bytes,
+        choice=None if decision.choice is None else decision.choice.label,
+        default_us=decision.default_us,
+        tuned_us=decision.tuned_us,
+        best=_best(decision.best),
+        best_us=decision.best_us,
+        gain=decision.gain,
+        gain_low=decision.gain_low,
+        gain_high=decision.gain_high,
+    )
+
+
+def _best(choice: Choice | None) -> str:
+    return DEFAULT if choice is None else choice.label
+
+
+def _finding(
+    number: int, finding: Finding, conditions: Sequence[Condition], labels: Sequence[str]
+) -> FindingRow:
+    where, text = None, finding.sentence
+    for condition, label in zip(conditions, labels, strict=True):
+        prefix = f"{condition.title}: "
+        if text.startswith(prefix):
+            where, text = label, text[len(prefix) :]
+            break
+    if finding.kind is FindingKind.NOT_A_TUNING_PROBLEM:
+        # The heading says so already, and `check_first` what to do.
+        text = text.removesuffix(NOT_TUNING).strip()
+    return FindingRow(
+        number=number,
+        id=f"finding-{number}",
+        kind=finding.kind,
+        heading=words.HEADINGS[finding.kind],
+        sentence=words.sentence(words.printable(text)),
+        where=where,
+        min_bytes=finding.min_bytes,
+        max_bytes=finding.max_bytes,
+        tuning=finding.tuning,
+        conditions=[_condition_id(index) for index in _places(finding, conditions)],
+    )

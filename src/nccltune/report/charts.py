@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Curves as columns: what the two charts draw."""
+
+from collections.abc import Sequence
+
+from nccltune.analyze.result import ConditionAnalysis, Curve, Point
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
+from nccltune.model.sizes import format_bytes
+from nccltune.report import words
+from nccltune.report.data import ChoiceMap, Role, Series
+from nccltune.tune.result import Decision
+
+
+def series(curve: Curve) -> Series:
+    """One measured curve."""
+    role: Role = "choice"
+    if curve.choice == DEFAULT:
+        role = "default"
+    elif curve.choice == TUNED_RUN:
+        role = "measured"
+    label = "tuned, measured" if role == "measured" else choice_label(curve.choice)
+    return _columns(label, role, [(point.bytes, point) for point in curve.points], None)
+
+
+def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Series:
+    """What the rules would take at every size: the points of the choices they name."""
+    by_choice = {curve.choice: {p.bytes: p for p in curve.points} for curve in item.curves}
+    sizes = sorted({point.bytes for curve in item.curves for point in curve.points})
+    cells: list[tuple[int, Point | None]] = []
+    names: list[str] = []
+    for size in sizes:
+        wanted = _wanted(decisions, size)
+        cells.append((size, by_choice.get(wanted, {}).get(size)))
+        names.append(choice_label(wanted))
+    return _columns("tuned, predicted", "tuned", cells, names)
+
+
+def _wanted(decisions: dict[int, Decision], size: int) -> AnyChoice:
+    decision = decisions.get(size)
+    return DEFAULT if decision is None or decision.choice is None else decision.choice
+
+
+def _columns(
+    label: str, role: Role, cells: Sequence[tuple[int, Point | None]], choice: list[str] | None
+) -> Series:
+    points = [point for _, point in cells]
+    return Series(
+        label=label,
+        role=role,
+        bytes=[size for size, _ in cells],
+        n=[point.n if point else 0 for point in points],
+        time_us=[_rounded(p.time_us) if p else None for p in points],
+        low_us=[_rounded(p.low_us) if p else None for p in points],
+        high_us=[_rounded(p.high_us) if p else None for p in points],
+        busbw_gb_per_s=[_rounded(p.busbw_gb_per_s) if p else None for p in points],
+        choice=choice,
+    )
+
+
+def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> ChoiceMap:
+    """Every choice at every size relative to the fastest there, and the way the rules take."""
+    curves = [curve for curve in item.curves if curve.choice != TUNED_RUN]
+    times = [{point.bytes: point.time_us for point in curve.points} for curve in curves]
+    sizes = sorted({size for row in times for size in row})
+    best = {size: min(row[size] for row in times if size in row) for size in sizes}
+    rows = {curve.choice: index for index, curve in enumerate(curves)}
+    path = []
+    for size in sizes:
+        row = rows.get(_wanted(decisions, size))
+        path.append(row if row is not None and size in times[row] else None)
+    return ChoiceMap(
+        bytes=sizes,
+        choices=[choice_label(curve.choice) for curve in curves],
+        relative=[
+            [_rounded(row[size] / best[size]) if size in row else None for size in sizes]
+            for row in times
+        ],
+        path=path,
+    )
+
+
+def saturation_text(item: ConditionAnalysis) -> str | None:
+    """Peak and knee in words."""
+    found = item.saturation
+    if found is None:
+        return None
+    share = ""
+    if found.line_rate_share is not None:
+        share = f", {words.percent_text(found.line_rate_share)} of the line rate"
+    return (
+        f"Peak {words.rate_text(found.peak_gb_per_s)} at {format_bytes(found.peak_bytes)}{share}; "
+        f"half of it from {format_bytes(found.half_bytes)}, 90 % from "
+        f"{format_bytes(found.ninety_bytes)}."
+    )
+
+
+def _rounded(value: float) -> float:
+    """Six significant digits: more than any timing has, and half the size of the page."""
+    return float(f"{value:.6g}")

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+(() => {
+  const report = JSON.parse(document.getElementById("report-data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const root = document.documentElement;
+  const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const DASHES = { ll: "dot", ll128: "dash", simple: "solid" };
+  const PRINT = { width: 680, height: 300 };
+  const state = { condition: null, metric: "busbw", shown: new Map(), finding: null, printing: false };
+
+  // ---- words: as report/words.py writes them ----
+  const significant = (value) => {
+    if (value === 0) return "0";
+    const rounded = Number(value.toPrecision(3));
+    const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(rounded))));
+    return rounded.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  };
+  const timeText = (us) => us >= 0.9995e6 ? `${significant(us / 1e6)} s`
+    : us >= 0.9995e3 ? `${significant(us / 1e3)} ms` : `${significant(us)} µs`;
+  const rateText = (value) => `${significant(value)} GB/s`;
+  const sizeText = (bytes) => {
+    for (const [power, unit] of [[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]]) {
+      const value = bytes / 2 ** power;
+      if (value >= 1) return `${value >= 99.95 ? value.toFixed(0) : Number(value.toPrecision(3))} ${unit}`;
+    }
+    return `${bytes} B`;
+  };
+  const rangeText = (low, high) => low === high ? sizeText(low) : `${sizeText(low)} – ${sizeText(high)}`;
+  const percentText = (share) => `${100 * share >= 9.95 ? (100 * share).toFixed(0) : Number((100 * share).toPrecision(2))} %`;
+
+  // ---- colours come from the style sheet, so that there is one palette ----
+  const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const font = () => ({ family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("muted") });
+  function look(series) {
+    if (series.role === "default") return { colour: colour("default"), width: 2.4, dash: "solid", symbol: "circle" };
+    if (series.role === "tuned") return { colour: colour("tuned"), width: 4.5, dash: "solid", symbol: "diamond" };
+    if (series.role === "measured") return { colour: colour("tuned"), width: 2, dash: "dash", symbol: "square" };
+    const [algorithm, protocol] = series.label.split("/");
+    const hue = { ring: "ring", tree: "tree", nvls: "nvls", nvls_tree: "nvls" }[algorithm] || "other";
+    return { colour: colour(hue), width: 1.3, dash: DASHES[protocol] || "solid", symbol: "circle" };
+  }
+  const isShown = (series) => {
+    const key = series.label;
+    if (state.shown.has(key)) return state.shown.get(key);
+    // Without a default there is nothing strong to look at first, so every choice is on.
+    return series.role !== "choice" || !state.condition.series.some((other) => other.role === "default");
+  };
+
+  // ---- the S-curve ----
+  const metric = (series, column, index) => {
+    const us = series[column][index];
+    if (us === null) return null;
+    return state.metric === "time" ? us : series.bytes[index] / (us * 1e3) * state.condition.bus_factor;
+  };
+  const valueText = (value) => state.metric === "time" ? timeText(value) : rateText(value);
+
+  function hoverText(series, index, reference) {
+    const us = series.time_us[index];
+    if (us === null) return "";
+    const name = series.choice ? `${series.label}: ${series.choice[index]}` : series.label;
+    const lines = [`<b>${sizeText(series.bytes[index])}</b>  ${name}`,
+      `${timeText(us)} · ${rateText(series.busbw_gb_per_s[index])}`];
+    const low = series.low_us[index];
+    const high = series.high_us[index];
+    lines.push(series.n[index] > 1 ? `95 % CI ${timeText(low)} – ${timeText(high)} · n = ${series.n[index]}` : "n = 1");
+    if (reference && reference !== series) {
+      const at = reference.bytes.indexOf(series.bytes[index]);
+      if (at >= 0 && reference.time_us[at] !== null) lines.push(`${(reference.time_us[at] / us).toFixed(2)}× the default's speed`);
+    }
+    return lines.join("<br>");
+  }
+
+  function curveTraces(condition) {
+    const reference = condition.series.find((series) => series.role === "default");
+    const bands = [];
+    const lines = [];
+    for (const series of condition.series) {
+      const style = look(series);
+      const strong = series.role === "default" || series.role === "tuned";
+      const visible = isShown(series);
+      const indices = series.bytes.map((_, index) => index);
+      if (strong) {
+        const known = indices.filter((index) => series.low_us[index] !== null);
+        const back = [...known].reverse();
+        bands.push({
+          type: "scatter", mode: "lines", hoverinfo: "skip", visible, meta: { band: series.label },
+          x: [...known, ...back].map((index) => series.bytes[index]),
+          y: [...known.map((index) => metric(series, "low_us", index)), ...back.map((index) => metric(series, "high_us", index))],
+          fill: "toself", fillcolor: colour(`${series.role}-soft`), line: { width: 0 },
+        });
+      }
+      lines.push({
+        type: "scatter", mode: strong ? "lines+markers" : "lines", name: series.label, visible, meta: { series: series.label },
+        x: series.bytes, y: indices.map((index) => metric(series, "time_us", index)),
+        text: indices.map((index) => hoverText(series, index, reference)), hovertemplate: "%{text}<extra></extra>",
+        line: { color: style.colour, width: style.width, dash: style.dash },
+        marker: { color: style.colour, size: series.role === "tuned" ? 9 : 6, symbol: style.symbol },
+        connectgaps: false,
+      });
+    }
+    // The default is drawn last: where nothing is tuned it lies on the wider tuned line.
+    const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, predicted" ? 1 : 0);
+    lines.sort((a, b) => rank(a) - rank(b));
+    return [...bands, ...lineRate(condition), ...lines];
+  }
+
+  function lineRate(condition) {
+    const rate = report.line_rate_gb_per_s;
+    if (rate === null || !(condition.bus_factor > 0)) return [];
+    const sizes = condition.map.bytes;
+    const ends = [sizes[0], sizes[sizes.length - 1]];
+    return [{
+      type: "scatter", mode: "lines", name: "line rate", meta: { series: "line rate" }, x: ends,
+      y: ends.map((bytes) => state.metric === "time" ? bytes * condition.bus_factor / (rate * 1e3) : rate),
+      hovertemplate: `line rate ${rateText(rate)}<extra></extra>`,
+      line: { color: colour("muted"), width: 1.4, dash: "longdash" },
+    }];
+  }
+
+  function sizeTicks(sizes, width) {
+    const room = Math.max(2, Math.floor(width / 68));
+    const step = Math.ceil(sizes.length / room);
+    return sizes.filter((_, index) => index % step === 0);
+  }
+
+  function valueTicks(low, high) {
+    const ticks = [];
+    const decades = Math.log10(high / low);
+    const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+      for (const step of steps) {
+        const value = Number(`${step}e${power}`);
+        if (value >= low && value <= high) ticks.push(value);
+      }
+    }
+    return ticks;
+  }
+  const tickText = (value) => {
+    if (state.metric !== "time") return String(Number(value.toPrecision(3)));
+    return value >= 1e6 ? `${value / 1e6} s` : value >= 1e3 ? `${value / 1e3} ms` : `${value} µs`;
+  };
+
+  // Marks lie in lanes above the plot, so that overlapping ranges stay apart.
+  function lanes(marks, spread) {
+    const ends = [];
+    return marks.map((mark) => {
+      let lane = ends.findIndex((end) => end < mark.min_bytes / spread);
+      if (lane < 0) { lane = ends.length; ends.push(0); }
+      ends[lane] = mark.max_bytes * spread;
+      return lane;
+    });
+  }
+  const markColour = (finding) => colour(
+    ["not_a_tuning_problem", "wrong_results", "suspect_run"].includes(finding.kind) ? "bad"
+      : ["noisy", "not_saturated", "no_default", "single_samples"].includes(finding.kind) ? "muted" : "mark");
+
+  function curveMarks(condition, low, high) {
+    const marks = [...condition.marks].sort((a, b) => a.min_bytes - b.min_bytes || b.max_bytes - a.max_bytes);
+    const half = Math.pow(high / low, 0.006);
+    const lane = lanes(marks, Math.pow(high / low, 0.018));
+    const shapes = [];
+    const annotations = [];
+    marks.forEach((mark, index) => {
+      const finding = report.findings[mark.finding - 1];
+      const tint = markColour(finding);
+      const chosen = state.finding === mark.finding;
+      const x0 = Math.max(low, mark.min_bytes / half);
+      const x1 = Math.min(high, mark.max_bytes * half);
+      const top = { yref: "paper", ysizemode: "pixel", yanchor: 1 };
+      const at = 10 + 22 * lane[index];
+      shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below",
+        line: { width: 0 }, fillcolor: tint, opacity: chosen ? 0.22 : 0.07 });
+      shapes.push({ type: "line", xref: "x", ...top, x0, x1, y0: at, y1: at, line: { color: tint, width: chosen ? 4 : 2.5 } });
+      annotations.push({ xref: "x", yref: "paper", x: (Math.log10(x0) + Math.log10(x1)) / 2, y: 1, yshift: at, yanchor: "middle",
+        text: `<b>${mark.finding}</b>`, showarrow: false, captureevents: true, name: finding.id,
+        hovertext: finding.heading, bgcolor: tint, borderpad: 2, font: { size: 11, color: colour("card") } });
+    });
+    return { shapes, annotations, margin: marks.length ? 10 + 22 * (Math.max(...lane) + 1) : 12 };
+  }
+
+  function drawCurve() {
+    const condition = state.condition;
+    const chart = byId("curve-chart");
+    const width = state.printing ? PRINT.width : chart.clientWidth;
+    const sizes = condition.map.bytes;
+    const values = condition.series.flatMap((series) => series.bytes.flatMap((_, index) =>
+      [metric(series, "low_us", index), metric(series, "high_us", index)])).filter((value) => value > 0);
+    if (report.line_rate_gb_per_s !== null && state.metric === "busbw") values.push(report.line_rate_gb_per_s);
+    const low = Math.min(...values) / 1.2;
+    const high = Math.max(...values) * 1.2;
+    const left = sizes[0] / 1.25;
+    const right = sizes[sizes.length - 1] * 1.25;
+    const ticks = sizeTicks(sizes, width - 70);
+    const steps = valueTicks(low, high);
+    const marks = curveMarks(condition, left, right);
+    const axis = { type: "log", gridcolor: colour("line"), zeroline: false, linecolor: colour("line"), ticks: "" };
+    return Plotly.react(chart, curveTraces(condition), {
+      autosize: !state.printing, width: state.printing ? PRINT.width : undefined,
+      height: state.printing ? PRINT.height : chart.clientHeight,
+      margin: { l: 62, r: 12, t: marks.margin, b: 34 }, showlegend: false, font: font(),
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", hoverdistance: 30,
+      dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
+      uirevision: `${condition.id} ${state.metric} ${state.printing}`,
+      hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left", font: { ...font(), color: colour("ink") } },
+      xaxis: { ...axis, range: [Math.log10(left), Math.log10(right)], tickvals: ticks, ticktext: ticks.map(sizeText), showgrid: false },
+      yaxis: { ...axis, range: [Math.log10(low), Math.log10(high)], tickvals: steps, ticktext: steps.map(tickText),
+        title: { text: state.metric === "time" ? "Time of one call" : "Bus bandwidth, GB/s", standoff: 8 } },
+      shapes: marks.shapes, annotations: marks.annotations,
+    }, { displayModeBar: false, responsive: true, displaylogo: false });
+  }
+
+  // ---- the choice map ----
+  function drawMap() {
+    const condition = state.condition;
+    const map = condition.map;
+    const chart = byId("map-chart");
+    const width = state.printing ? PRINT.width : chart.clientWidth;
+    const left = 104;
+    const cell = (width - left - 12) / map.bytes.length;
+    const height = Math.max(28, Math.min(40, 460 / map.choices.length)) * map.choices.length + 40;
+    chart.style.height = `${height}px`;
+    const columns = map.bytes.map((_, index) => index);
+    const rows = map.choices.map((_, index) => index);
+    const times = new Map(condition.series.map((series) => [series.label, series]));
+    const hover = map.choices.map((choice, row) => map.bytes.map((bytes, column) => {
+      const ratio = map.relative[row][column];
+      if (ratio === null) return "";
+      const series = times.get(choice);
+      const at = series.bytes.indexOf(bytes);
+      const taken = map.path[column] === row ? (choice === "default" ? "<br>left alone" : "<br>the rules take it") : "";
+      return `<b>${sizeText(bytes)}</b>  ${choice}<br>${ratio.toFixed(2)}× the fastest · ${timeText(series.time_us[at])} · n = ${series.n[at]}${taken}`;
+    }));
+    const heat = [0, 1, 2, 3, 4].map((step) => [step / 4, colour(`heat-${step}`)]);
+    const traces = [{
+      type: "heatmap", x: columns, y: rows, xgap: 2, ygap: 2, hoverongaps: false, showscale: false, colorscale: heat, zmin: 0, zmax: 1,
+      z: map.relative.map((row) => row.map((ratio) => (ratio === null ? null : Math.min(1, Math.log2(ratio))))),
+      text: map.relative.map((row) => row.map((ratio) => (ratio === null || cell < 34 ? "" : ratio >= 9.95 ? ratio.toFixed(0) : ratio.toFixed(2)))),
+      texttemplate: "%{text}", textfont: { size: 11 }, customdata: hover, hovertemplate: "%{customdata}<extra></extra>",
+    }];
+    const tuned = condition.series.some((series) => series.role === "tuned");
+    document.querySelector("[data-path]").hidden = !tuned;
+    if (tuned) {
+      // Below the numbers, and from edge to edge.
+      const way = map.path.map((row) => (row === null ? null : row + 0.36));
+      const path = { type: "scatter", mode: "lines", hoverinfo: "skip", connectgaps: false,
+        x: [-0.5, ...columns, columns.length - 0.5], y: [way[0], ...way, way[way.length - 1]] };
+      traces.push({ ...path, line: { color: colour("bg"), width: 6, shape: "hvh" } },
+        { ...path, name: "path", line: { color: colour("tuned"), width: 3, shape: "hvh" } });
+    }
+    const every = Math.max(1, Math.ceil(62 / cell));
+    const axis = { zeroline: false, showgrid: false, ticks: "", fixedrange: true, linecolor: "rgba(0,0,0,0)" };
+    return Plotly.react(chart, traces, {
+      autosize: !state.printing, width: state.printing ? PRINT.width : undefined, height,
+      margin: { l: left, r: 12, t: 6, b: 34 }, showlegend: false, font: font(), dragmode: false, hovermode: "closest",
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left", font: { ...font(), color: colour("ink") } },
+      xaxis: { ...axis, range: [-0.5, columns.length - 0.5], tickvals: columns.filter((index) => index % every === 0),
+        ticktext: map.bytes.filter((_, index) => index % every === 0).map(sizeText) },
+      yaxis: { ...axis, range: [rows.length - 0.5, -0.5], tickvals: rows,
+        ticktext: map.choices.map((choice) => (choice === "default" ? "<b>default</b>" : choice)) },
+    }, { displayModeBar: false, responsive: true });
+  }
+
+  // ---- legend, marks and words around the charts ----
+  function drawLegend() {
+    const legend = byId("legend");
+    const focused = legend.contains(document.activeElement) ? document.activeElement.dataset.series : null;
+    legend.replaceChildren(...state.condition.series.map((series) => {
+      const style = look(series);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.dataset.series = series.label;
+      button.setAttribute("aria-pressed", String(isShown(series)));
+      button.className = series.role === "choice" ? "" : "strong";
+      const dash = { dot: "2 3", dash: "6 4", solid: "" }[style.dash];
+      button.innerHTML = `<svg width="24" height="8" aria-hidden="true"><line x1="0" y1="4" x2="24" y2="4" stroke-width="${style.width}" stroke-dasharray="${dash}"/></svg>`;
+      button.firstChild.firstChild.setAttribute("stroke", style.colour);
+      button.append(series.label);
+      button.addEventListener("click", () => {
+        state.shown.set(series.label, !isShown(series));
+        drawLegend();
+        drawCurve();
+      });
+      return button;
+    }));
+    if (focused !== null) [...legend.children].find((button) => button.dataset.series === focused)?.focus();
+  }
+
+  function drawWords() {
+    const condition = state.condition;
+    const noise = condition.noise;
+    document.querySelector('[data-text="title"]').textContent = condition.title;
+    document.querySelector('[data-text="about"]').textContent = [
+      `· ${condition.samples.toLocaleString("en-US")} timings`, condition.rounds > 1 ? `in ${condition.rounds} rounds` : "",
+      `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`,
+      condition.saturation || ""].filter(Boolean).join(" ");
+    byId("marks").replaceChildren(...condition.marks.map((mark) => {
+      const finding = report.findings[mark.finding - 1];
+      const item = document.createElement("li");
+      item.className = `kind-${finding.kind}`;
+      const link = document.createElement("a");
+      link.href = `#${finding.id}`;
+      const badge = document.createElement("span");
+      badge.className = "badge";
+      badge.textContent = finding.number;
+      link.append(badge, `${finding.heading}, ${rangeText(mark.min_bytes, mark.max_bytes)}`);
+      item.append(link);
+      return item;
+    }));
+    for (const details of document.querySelectorAll("details[data-for]")) details.hidden = details.dataset.for !== condition.id;
+    for (const [id, what] of [["curve-chart", "S-curve"], ["map-chart", "Choice map"]]) {
+      byId(id).setAttribute("aria-label", `${what} of ${condition.title}. The numbers are in the table "Every size in numbers" and in the CSV.`);
+    }
+  }
+
+  function draw() {
+    drawLegend();
+    drawWords();
+    return Promise.all([drawCurve(), drawMap()]);
+  }
+
+  function choose(id) {
+    const found = report.conditions.find((condition) => condition.id === id);
+    if (!found) return;
+    state.condition = found;
+    for (const input of document.querySelectorAll('input[name="condition"]')) input.checked = input.value === id;
+    if (byId("condition")) byId("condition").value = id;
+  }
+
+  // ---- theme, print ----
+  function setTheme(theme) {
+    root.dataset.theme = theme;
+    const button = byId("theme");
+    button.hidden = false;
+    button.textContent = theme === "dark" ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Switch to the ${theme === "dark" ? "light" : "dark"} theme`);
+    button.setAttribute("aria-pressed", String(theme === "dark"));
+  }
+
+  function printing(on) {
+    if (on === state.printing || !state.condition) return;
+    state.printing = on;
+    if (on) state.theme = root.dataset.theme;
+    root.dataset.theme = on ? "light" : state.theme;
+    draw();
+  }
+
+  // ---- copy, download ----
+  const say = (text) => { byId("status").textContent = text; };
+
+  async function copy(button) {
+    const source = byId(button.dataset.copy);
+    let done = false;
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      done = true;
+    } catch {
+      // No clipboard API (file://, an old browser, no permission): the selection still can.
+      window.getSelection().selectAllChildren(source);
+      done = document.execCommand("copy");
+    }
+    button.textContent = done ? "Copied" : "Press Ctrl+C";
+    say(done ? "Copied to the clipboard" : "The command is selected: press Ctrl+C");
+    window.setTimeout(() => { button.textContent = "Copy"; }, 2500);
+  }
+
+  function csv() {
+    const cell = (value) => {
+      const text = value === null || value === undefined ? "" : String(value);
+      return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const fixed = ["collective", "nodes", "ranks", "in_place", "registered", "graph", "dtype", "redop", "root"];
+    const columns = ["bytes", "n", "time_us", "low_us", "high_us", "busbw_gb_per_s"];
+    const rows = [[...fixed, "choice", ...columns]];
+    for (const condition of report.conditions) {
+      for (const series of condition.series) {
+        if (series.role === "tuned") continue;
+        series.bytes.forEach((_, index) => rows.push([...fixed.map((name) => condition[name]),
+          series.role === "measured" ? "tuned" : series.label, ...columns.map((name) => series[name][index])]));
+      }
+    }
+    return rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
+  }
+
+  function download() {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
+    link.download = `${report.study.replace(/[^\w.-]+/g, "-") || "study"}-curves.csv`;
+    document.body.append(link);
+    link.click();
+    link.remove();
+    window.setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    say("The CSV file was downloaded");
+  }
+
+  // ---- start ----
+  async function unpackPlotly() {
+    const packed = byId("plotly-packed");
+    const bytes = Uint8Array.from(atob(packed.textContent), (char) => char.charCodeAt(0));
+    packed.remove();
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+  }
+
+  function listen() {
+    for (const input of document.querySelectorAll('input[name="condition"], #condition')) {
+      input.addEventListener("change", () => { state.finding = null; choose(input.value); draw(); });
+    }
+    for (const input of document.querySelectorAll('input[name="metric"]')) {
+      input.addEventListener("change", () => { state.metric = input.value; drawCurve(); });
+    }
+    for (const link of document.querySelectorAll("a.show")) {
+      link.addEventListener("click", () => {
+        choose(link.dataset.condition);
+        state.finding = link.dataset.finding ? Number(link.dataset.finding) : null;
+        draw();
+      });
+    }
+    byId("curve-chart").on("plotly_clickannotation", (event) => { window.location.hash = event.annotation.name; });
+    window.addEventListener("beforeprint", () => printing(true));
+    window.addEventListener("afterprint", () => printing(false));
+    window.matchMedia("print").addEventListener("change", (event) => printing(event.matches));
+    // Tick density and cell numbers depend on the width; Plotly itself only stretches.
+    let width = window.innerWidth;
+    window.addEventListener("resize", () => {
+      if (window.innerWidth !== width && !state.printing) { width = window.innerWidth; draw(); }
+    });
+  }
+
+  async function start() {
+    setTheme(prefersDark.matches ? "dark" : "light");
+    const redraw = () => (state.condition && window.Plotly ? draw() : null);
+    byId("theme").addEventListener("click", () => { setTheme(root.dataset.theme === "dark" ? "light" : "dark"); redraw(); });
+    prefersDark.addEventListener("change", (event) => { setTheme(event.matches ? "dark" : "light"); redraw(); });
+    for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copy(button));
+    byId("csv").addEventListener("click", download);
+    if (!report.conditions.length) return;
+    const chosen = document.querySelector('input[name="condition"]:checked') || byId("condition");
+    choose(chosen ? chosen.value : report.conditions[0].id);
+    try {
+      await unpackPlotly();
+      await draw();
+      listen();
+      root.dataset.ready = "true";
+    } catch (error) {
+      byId("chart-error").textContent = `The charts could not be drawn (${error.message}); every number is in the tables of this page.`;
+      byId("chart-error").hidden = false;
+    }
+  }
+  start();
+})();

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report for a terminal: the page's order, condensed."""
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from nccltune.model.finding import FindingKind
+from nccltune.model.sizes import format_bytes
+from nccltune.report import words
+from nccltune.report.data import GroupRow, Report, RuleRow, SizeRow
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+MAX_WIDTH = 120
+"""Longer lines are hard to read, however wide the terminal is."""
+INDENT = 11
+_ASCII = str.maketrans(
+    {"·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "...", "’": "'", "“": '"', "”": '"'}
+)
+_COLOUR = {
+    "gain": "bold green",
+    "right": "bold green",
+    "unknown": "bold yellow",
+    FindingKind.BAD_CROSSOVER: "yellow",
+    FindingKind.DIP: "yellow",
+    FindingKind.PLATEAU: "yellow",
+    FindingKind.NOT_A_TUNING_PROBLEM: "red",
+    FindingKind.WRONG_RESULTS: "bold red",
+    FindingKind.SUSPECT_RUN: "bold red",
+}
+
+
+def render(report: Report, console: "Console") -> None:
+    """Print the report. Colour, width and encoding are those of `console`; nothing depends on
+    colour alone."""
+    page = _Page(console)
+    page.wrapped(report.verdict, style=_COLOUR[report.tone])
+    page.blank()
+    _facts(page, report)
+    for group in report.groups:
+        if group.rules:
+            _sizes(page, group)
+    _findings(page, report)
+    _rules(page, report)
+    _left_alone(page, report)
+    _next(page, report)
+
+
+class _Page:
+    """Writes wrapped, coloured lines; without UTF-8 in plain ASCII."""
+
+    def __init__(self, console: "Console") -> None:
+        self._console = console
+        self.width = min(console.width, MAX_WIDTH)
+        self._ascii = not console.encoding.lower().replace("-", "").startswith("utf")
+
+    def line(self, *parts: "str | tuple[str, str]") -> None:
+        """One line of parts, each plain or with a style; never wrapped."""
+        from rich.text import Text
+
+        text = Text(no_wrap=True)
+        for part in parts:
+            if isinstance(part, tuple):
+                text.append(self._safe(part[0]), style=part[1])
+            else:
+                text.append(self._safe(part))
+        text.rstrip()
+        self._put(text)
+
+    def wrapped(self, text: str, *, label: str = "", style: str = "", indent: int = 0) -> None:
+        """A paragraph; `label` stands before its first line, which starts at `indent`."""
+        first, *others = textwrap.wrap(
+            self._safe(text), max(20, self.width - indent), break_on_hyphens=False
+        ) or [""]
+        self.line((label.ljust(indent), "dim" if label else ""), (first, style))
+        for other in others:
+            self.line(" " * indent, (other, style))
+
+    def heading(self, text: str) -> None:
+        """A heading with a line of space before it."""
+        self.blank()
+        self.line((text, "bold"))
+
+    def blank(self) -> None:
+        """An empty line."""
+        self.line("")
+
+    def _safe(self, text: str) -> str:
+        text = words.printable(text)
+        if self._ascii:
+            text = text.translate(_ASCII).encode("ascii", "replace").decode()
+        return text
+
+    def _put(self, text: "Text") -> None:
+        self._console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _facts(page: _Page, report: Report) -> None:
+    if report.replay:
+        page.wrapped(f"of {report.replay}", label="replay", indent=INDENT, style="yellow")
+    for fact in report.facts:
+        text = f"{fact.value} ({fact.note})" if fact.note else fact.value
+        label = fact.label.split(" ")[0].lower()
+        page.wrapped(text, label=label, indent=INDENT)
+    for note in report.notes:
+        page.wrapped(note.text, label="note", indent=INDENT, style="yellow")
+
+
+def _sizes(page: _Page, group: GroupRow) -> None:
+    page.heading(group.label)
+    page.line(
+        (f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice", "dim")
+    )
+    for row in telling_sizes(group):
+        default = "unknown" if row.default_us is None else words.time_text(row.default_us)
+        gain, interval = _gain(row), _interval(row)
+        if row.choice is None:
+            gain, interval = ("" if row.default_us is None else "1.00x"), "left alone"
+        page.line(
+            f"{format_bytes(row.bytes):>10}{default:>12}{words.time_text(row.tuned_us):>12}",
+            (f"{gain:>8}", "green" if row.choice else "dim"),
+            (f"   {interval:<12}", "" if row.choice else "dim"),
+            row.choice or "",
+        )
+
+
+def telling_sizes(group: GroupRow) -> list[SizeRow]:
+    """The sizes worth a line: of each rule the first, the last and the one it helps most, and the
+    size left alone on either side."""
+    kept = set()
+    for rule in group.rules:
+        inside = [
+            index
+            for index, row in enumerate(group.sizes)
+            if rule.first_bytes <= row.bytes <= rule.last_bytes
+        ]
+        best = max(inside, key=lambda index: group.sizes[index].gain or 1.0)
+        kept |= {inside[0] - 1, inside[0], best, inside[-1], inside[-1] + 1}
+    return [row for index, row in enumerate(group.sizes) if index in kept]
+
+
+def _findings(page: _Page, report: Report) -> None:
+    page.heading("findings")
+    if not report.findings:
+        page.line("  nothing: the curves are as they should be")
+    for finding in report.findings:
+        where = f"{finding.where}: " if finding.where else ""
+        page.wrapped(
+            f"{finding.heading}. {where}{finding.sentence}",
+            label=f"{finding.number:>4}",
+            indent=6,
+            style=_COLOUR.get(finding.kind, ""),
+        )
+    if report.check_first:
+        page.heading("check first (not a tuning problem)")
+        for number, step in enumerate(report.check_first, 1):
+            page.wrapped(step, label=f"{number:>4}", indent=6)
+
+
+def _rules(page: _Page, report: Report) -> None:
+    page.heading("rules")
+    if not any(group.rules for group in report.groups):
+        page.line("  none: nothing is changed, and no file needs to be deployed")
+    for group in report.groups:
+        if not group.rules:
+            continue
+        page.line(f"  {group.label}")
+        for rule in group.rules:
+            _rule(page, rule)
+
+
+def _rule(page: _Page, rule: RuleRow) -> None:
+    interval = _interval(rule)
+    low, high = format_bytes(rule.min_bytes), format_bytes(rule.max_bytes)
+    page.line(
+        f"{low:>12} - {high:<10} {rule.choice:<16}",
+        (_gain(rule), "green"),
+        f"  {interval}   " if interval else "   ",
+        ("sure", "green") if rule.sure else ("not sure", "yellow"),
+    )
+    page.wrapped(f"{rule.reason}; {words.counted(rule.timings, 'timing')}", indent=26, style="dim")
+
+
+def _left_alone(page: _Page, report: Report) -> None:
+    groups = [group for group in report.groups if group.left_alone]
+    if not groups:
+        return
+    page.heading("left alone on purpose")
+    for group in groups:
+        page.line(f"  {group.label}")
+        for left in group.left_alone:
+            sizes = words.range_text(left.min_bytes, left.max_bytes, "-")
+            page.wrapped(left.reason, label=f"{sizes:>24}", indent=26)
+
+
+def _next(page: _Page, report: Report) -> None:
+    page.heading("next")
+    commands = report.commands
+    for label, command in (("deploy", commands.deploy), ("reproduce", commands.reproduce)):
+        if command:
+            # A command is copied: it must not be cut into lines.
+            page.line((f"  {label:<11}", "dim"), command)
+
+
+def _gain(row: SizeRow | RuleRow) -> str:
+    return "unknown" if row.gain is None else f"{row.gain:.2f}x"
+
+
+def _interval(row: SizeRow | RuleRow) -> str:
+    if row.gain_low is None or row.gain_high is None:
+        return ""
+    return f"{row.gain_low:.2f}-{row.gain_high:.2f}"
