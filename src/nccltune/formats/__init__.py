@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others' formats in and out. `inputs.read_inputs` reads any mix of files; one module a format.
+
+inputs.py        files, folders and standard input, in order, each with the reader of its kind
+detect.py        which kind a file is, by its content
+reading.py       what a reading reports: counts, flags, what could not be read
+nccl_tests_*.py  text and JSON of nccl-tests
+nccl_log.py      what an NCCL log in the same output says
+raw_csv.py       NVIDIA's raw CSV (measurements), both ways
+tuner_csv.py     NVIDIA's tuner CSV (rules), both ways
+"""

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of NVIDIA's CSV files, read strictly: what is wrong, in which column, and a way out."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from nccltune.formats.lines import visible
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+from nccltune.model.sizes import parse_bytes
+
+MAX_INT = (1 << 31) - 1
+MAX_SIZE = (1 << 64) - 1
+"""Sizes are `size_t` in NCCL's tuner interface."""
+_DECIMAL = re.compile(r"[0-9]{1,20}", re.ASCII)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing wrong with a line: `column` counts from 1 and is None where the line as a whole is
+    meant; `message` names the column too."""
+
+    line: int
+    message: str
+    hint: str | None = None
+    column: int | None = None
+
+    def error(self, name: str) -> InputError:
+        """It as an error of the file `name`."""
+        return InputError(self.message, where=f"{name}:{self.line}", hint=self.hint)
+
+
+class CellError(ValueError):
+    """A cell that is wrong, with its problem (line 0)."""
+
+    def __init__(self, message: str, hint: str | None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def name_of(cell: str, names: Sequence[str], noun: str) -> str:
+    """`cell` if it is one of `names`; the error names the nearest."""
+    if cell in names:
+        return cell
+    if not cell.strip():
+        raise CellError(f"empty where {noun} belongs", nearest("", names))
+    hint = nearest(cell, names)
+    if cell.strip().lower() in names:
+        hint = f"did you mean {cell.strip().lower()!r}? names are lower case without spaces: " + (
+            " ".join(names)
+        )
+    raise CellError(f"{_quoted(cell)} is not {noun}", hint)
+
+
+def size_of(cell: str) -> int:
+    """A size in whole bytes; `1K` is an error that says how many bytes that is."""
+    if _DECIMAL.fullmatch(cell) and int(cell) <= MAX_SIZE:
+        return int(cell)
+    if not cell.strip():
+        raise CellError("empty where a size belongs", "sizes are whole bytes without a unit")
+    try:
+        meant = parse_bytes(cell)
+    except InputError:
+        raise CellError(
+            f"{_quoted(cell)} is not a size", "sizes are whole bytes without a unit, 0 to 2^64-1"
+        ) from None
+    raise CellError(
+        f"{_quoted(cell)} is not a size",
+        f"did you mean {meant}? sizes are whole bytes without a unit"
+        f" (NVIDIA's plugin would read {_lead(cell)})",
+    )
+
+
+def number_of(cell: str, noun: str, least: int, most: int, any_words: str) -> int | None:
+    """A whole number from `least` to `most`; None for -1. `any_words` says what -1 means."""
+    if cell == "-1":
+        return None
+    if _DECIMAL.fullmatch(cell) and least <= int(cell) <= most:
+        return int(cell)
+    upto = f"{least} to {most}" if most < MAX_INT else f"{least} or more"
+    if not cell.strip():
+        raise CellError(f"empty where {noun} belongs", f"-1 {any_words}, else {upto}")
+    raise CellError(f"{_quoted(cell)} is not {noun}", f"-1 {any_words}, else {upto}")
+
+
+def _quoted(cell: str) -> str:
+    return "'" + visible(cell, 40) + "'"
+
+
+def _lead(cell: str) -> str:
+    match = _DECIMAL.match(cell.strip())
+    return match.group() if match else "0"

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which collective a table times and which choice it was made with: who says so, in which order."""
+
+from typing import NamedTuple
+
+from nccltune.formats.choices import choice_of_name, collective_of_name
+from nccltune.formats.context import ReadOptions
+from nccltune.formats.nccl_log import NcclLog, forced
+from nccltune.formats.nccl_tests_layout import DTYPE_BYTES
+from nccltune.formats.reading import FileReport, FlagKind
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
+from nccltune.model.collective import Collective
+
+_PER_RANK_COUNT = frozenset(
+    {
+        Collective.ALLGATHER,
+        Collective.REDUCESCATTER,
+        Collective.ALLTOALL,
+        Collective.GATHER,
+        Collective.SCATTER,
+        Collective.HYPERCUBE,
+    }
+)
+_REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
+_ROOTED = frozenset(
+    {Collective.BROADCAST, Collective.REDUCE, Collective.SCATTER, Collective.GATHER}
+)
+
+
+class Shape(NamedTuple):
+    """What a row says about its collective without naming it."""
+
+    size: int
+    elements: int
+    dtype: str
+    redop: str | None
+    root: int | None
+
+
+def possible_collectives(shape: Shape) -> set[Collective]:
+    """The collectives that print such a row where there are several ranks.
+
+    `size` is count x type size, times the ranks where the count is per rank. All-to-all-v follows
+    no rule, but every version that has it (2.19.0) also prints its name.
+    """
+    width = DTYPE_BYTES.get(shape.dtype)
+    found: set[Collective] = set()
+    for collective in Collective:
+        if collective is Collective.ALLTOALLV:
+            continue
+        if (shape.redop is not None) is not (collective in _REDUCING):
+            continue
+        if (shape.root is not None) is not (collective in _ROOTED):
+            continue
+        if width is not None:
+            each = shape.elements * width
+            per_rank = collective in _PER_RANK_COUNT
+            if per_rank and (each == 0 or shape.size % each or shape.size == each):
+                continue
+            if not per_rank and each != shape.size:
+                continue
+        found.add(collective)
+    return found
+
+
+def find_collective(
+    named: Collective | None,
+    shape: Shape,
+    log: NcclLog,
+    options: ReadOptions,
+    name: str,
+    one_rank: bool,
+) -> Collective | str:
+    """The collective, or the reason why it cannot be told.
+
+    In this order: what the user told, what the program's own header names, the only one that the
+    columns allow, what the NCCL log names, what the file is called.
+    """
+    told = options.collective or named
+    if told is not None:
+        return told
+    possible = possible_collectives(shape)
+    if len(possible) == 1 and not one_rank:
+        return possible.pop()
+    logged = log.functions
+    if len(logged) == 1 and (one_rank or not possible or logged <= possible):
+        return logged.pop()
+    called = collective_of_name(name)
+    if called is not None:
+        if one_rank or not possible or called in possible:
+            return called
+        return f"the file's name says {called.value}, but the columns are not those of it"
+    listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
+    return f"nothing names the collective (by its columns: {listed})"
+
+
+class Label(NamedTuple):
+    """The choice a table was made with; None: only partly forced, so each row needs the log."""
+
+    choice: AnyChoice | None
+    said_by: str
+
+
+def find_label(
+    collective: Collective,
+    algorithms: str | None,
+    protocols: str | None,
+    log_seen: bool,
+    options: ReadOptions,
+    name: str,
+    report: FileReport,
+    line: int,
+    tuner: str | None = None,
+) -> Label:
+    """The choice, in this order: what the user told, `NCCL_ALGO` and `NCCL_PROTO` as the log (or
+    the environment in a JSON) has them, the file's name, and else the default, which is said."""
+    if options.choice is not None:
+        return Label(options.choice, "--choice")
+    limits = forced(algorithms, protocols, collective)
+    named = choice_of_name(name)
+    if limits.choice is not None:
+        return Label(limits.choice, "NCCL_ALGO and NCCL_PROTO")
+    if limits.partly and (named is None or named == DEFAULT):
+        return Label(None, "NCCL_ALGO or NCCL_PROTO")
+    if limits.restricted:
+        report.flag(FlagKind.CHOICE_RESTRICTED, _restricted(algorithms, protocols), line)
+    if named is not None:
+        return Label(named, "the file's name")
+    if tuner is not None:
+        report.flag(
+            FlagKind.TUNER_LOADED,
+            f"the tuner plugin {tuner!r} was loaded: what is called default here is what it"
+            " decided (say --choice tuned if that is meant)",
+            line,
+        )
+    elif not log_seen:
+        report.flag(
+            FlagKind.CHOICE_ASSUMED,
+            "nothing says which choice it was made with: taken as the default (else say --choice)",
+            line,
+        )
+    return Label(DEFAULT, "the NCCL log" if log_seen else "nothing")
+
+
+def _restricted(algorithms: str | None, protocols: str | None) -> str:
+    said = [
+        f"{name}={value}"
+        for name, value in (("NCCL_ALGO", algorithms), ("NCCL_PROTO", protocols))
+        if value is not None
+    ]
+    return f"{' and '.join(said)}: the default could not choose freely"
+
+
+def is_forced(choice: AnyChoice | None) -> bool:
+    """Whether a label names an algorithm and protocol."""
+    return choice is not None and choice not in (DEFAULT, TUNED_RUN)
+
+
+def overridden(choice: AnyChoice, ran: str) -> str:
+    """The sentence for a forced choice that did not run."""
+    return f"{choice_label(choice)} was asked for, but the log says {ran} ran: named by what ran"

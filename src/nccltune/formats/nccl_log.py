@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an NCCL log (`NCCL_DEBUG=INFO`) says about the run that it stands beside.
+
+Line forms: NCCL 2.18 to 2.32 (`src/debug.cc`, `enqueue.cc`, `graph/tuning.cc`, `plugin/tuner*`).
+"""
+
+import re
+from typing import Literal
+
+from nccltune.formats.redact import keep_setting
+from nccltune.model.choice import (
+    ALGORITHMS,
+    PROTOCOLS,
+    Choice,
+    parse_algorithm,
+    parse_protocol,
+)
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
+
+LOG_LINE = re.compile(
+    r"(?P<stamp>\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^\]]*\] )?"
+    r"(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) "
+    r"(?:\S+ ){0,5}?NCCL (?P<level>INFO|WARN|CALL|TRACE|ABORT) ?"
+)
+VERSION_LINE = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
+
+# 2.20 to 2.22 name no collective; 2.20 to 2.23 count bytes over all ranks and give numbers.
+_CHOICE_BY_NUMBER = re.compile(
+    r"(?:(?P<func>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algo>\d+) proto (?P<proto>\d+) time "
+)
+# Since 2.24: names, and bytes are count x type size, so per rank for all-gather and reduce-scatter.
+_CHOICE_BY_NAME = re.compile(
+    r"(?P<func>\w+): (?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)"
+    r"(?: channel\{Lo\.\.Hi\}=\{(?P<lo>\d+)\.\.(?P<hi>\d+)\})?"
+)
+# Since 2.27 (symmetric kernels) and 2.29 (copy engine): no tuner is asked.
+_BYPASSED = re.compile(
+    r"(?P<func>\w+) \[(?P<path>Symmetric|Copy Engine|Hierarchical CE)\]: (?P<bytes>\d+) Bytes -> "
+)
+_SETTING = re.compile(r"(?P<name>NCCL_\w+) set by environment to (?P<value>.*?)\.?\s*$")
+_COMM = re.compile(r"\brank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)\b")
+_COMM_RANKS = re.compile(r"\brank \d+ nranks (?P<ranks>\d+)\b")
+_TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
+_NETWORK = re.compile(r"Using network (?P<name>[\w-]+)")
+
+PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
+Bypass = Literal["symmetric kernel", "copy engine"]
+Ran = Choice | Bypass
+_MAX_POINTS = 100_000
+
+
+class NcclLog:
+    """What was gathered from the log lines of one run; feed it with `observe`."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.version: str | None = None
+        self.ranks: int | None = None
+        self.nodes: int | None = None
+        self.algorithms: str | None = None
+        self.protocols: str | None = None
+        self.tuner: str | None = None
+        self.network: str | None = None
+        self.settings: dict[str, str] = {}
+        self._by_total: dict[tuple[str | None, int], Ran | None] = {}
+        self._by_task: dict[tuple[str | None, int], Ran | None] = {}
+        self._last = ""
+
+    def observe(self, message: str) -> None:
+        """Take in what stands after `NCCL INFO`."""
+        self.lines += 1
+        if message == self._last:
+            return
+        self._last = message
+        if "Bytes ->" in message:
+            self._observe_choice(message)
+        elif " set by environment to " in message:
+            self._observe_setting(message)
+        elif "rank" in message and " - Destroy" not in message:
+            self._observe_communicator(message)
+        elif (match := VERSION_LINE.search(message)) is not None:
+            self.version = match["version"]
+        elif (match := _TUNER.search(message)) is not None:
+            self.tuner = match["name"]
+        elif (match := _NETWORK.search(message)) is not None:
+            self.network = match["name"]
+
+    @property
+    def says_choices(self) -> bool:
+        """Whether any choice line was there."""
+        return bool(self._by_total or self._by_task)
+
+    @property
+    def would_tell(self) -> bool:
+        """Whether a forced choice would have been seen: the log has the lines of a start."""
+        return self.ranks is not None or self.says_choices or bool(self.settings)
+
+    @property
+    def functions(self) -> set[Collective]:
+        """The collectives that choice lines name."""
+        known = {item.value: item for item in Collective}
+        names = {func for func, _ in (*self._by_total, *self._by_task) if func is not None}
+        return {known[name] for name in names if name in known}
+
+    def ran(self, collective: Collective, size: int, ranks: int | None) -> Ran | None:
+        """What ran for a call of `size` bytes (over all ranks), or None where the log is silent or
+        names several choices for it."""
+        name = collective.value
+        found = self._by_total.get((name, size)) or self._by_total.get((None, size))
+        if found is not None:
+            return found
+        if collective in PER_RANK:
+            if not ranks or size % ranks:
+                return None
+            size //= ranks
+        return self._by_task.get((name, size))
+
+    def _observe_choice(self, message: str) -> None:
+        if (match := _CHOICE_BY_NAME.search(message)) is not None and not match["algo"].isdigit():
+            try:
+                algorithm = parse_algorithm(match["algo"])
+                protocol = parse_protocol(match["proto"])
+            except InputError:
+                return
+            channels = None
+            if match["lo"] is not None:
+                channels = int(match["hi"]) - int(match["lo"]) + 1
+                channels = channels if channels >= 1 else None
+            choice = Choice(algorithm, protocol, channels)
+            _note(self._by_task, (match["func"].lower(), int(match["bytes"])), choice)
+        elif (match := _CHOICE_BY_NUMBER.search(message)) is not None:
+            algo, proto = int(match["algo"]), int(match["proto"])
+            if algo < len(ALGORITHMS) and proto < len(PROTOCOLS):
+                func = match["func"].lower() if match["func"] else None
+                choice = Choice(ALGORITHMS[algo], PROTOCOLS[proto])
+                _note(self._by_total, (func, int(match["bytes"])), choice)
+        elif (match := _BYPASSED.search(message)) is not None:
+            path: Bypass = "symmetric kernel" if match["path"] == "Symmetric" else "copy engine"
+            _note(self._by_task, (match["func"].lower(), int(match["bytes"])), path)
+
+    def _observe_setting(self, message: str) -> None:
+        match = _SETTING.search(message)
+        if match is None:
+            return
+        self.set(match["name"], match["value"])
+
+    def set(self, name: str, value: str) -> None:
+        """Take in a setting that was in force."""
+        if name == "NCCL_ALGO":
+            self.algorithms = value
+        elif name == "NCCL_PROTO":
+            self.protocols = value
+        plain = keep_setting(name, value)
+        if plain is not None:
+            self.settings[name] = plain
+
+    def _observe_communicator(self, message: str) -> None:
+        if (match := _COMM.search(message)) is not None:
+            self.nodes = int(match["nodes"]) or None
+            self.ranks = int(match["ranks"]) or None
+        elif (match := _COMM_RANKS.search(message)) is not None:
+            self.ranks = int(match["ranks"]) or None
+
+
+def _note(
+    points: dict[tuple[str | None, int], Ran | None], key: tuple[str | None, int], ran: Ran
+) -> None:
+    if key not in points:
+        if len(points) < _MAX_POINTS:
+            points[key] = ran
+        return
+    before = points[key]
+    if before == ran:
+        return
+    same = (
+        isinstance(before, Choice)
+        and isinstance(ran, Choice)
+        and before.without_channels() == ran.without_channels()
+    )
+    # Two different choices for one size: which of them a row timed cannot be told.
+    points[key] = ran if same else None
+
+
+class Forced:
+    """What `NCCL_ALGO` and `NCCL_PROTO` left NCCL to choose from, for one collective.
+
+    `choice` is set where both name exactly one. `partly` says that one of them names exactly one
+    and the other leaves several. `restricted` says that they only exclude some.
+    """
+
+    def __init__(self, choice: Choice | None, partly: bool, restricted: bool) -> None:
+        self.choice = choice
+        self.partly = partly
+        self.restricted = restricted
+
+
+def forced(algorithms: str | None, protocols: str | None, collective: Collective) -> Forced:
+    """Read the two settings as NCCL does: `ring`, `^nvls`, `ring,tree`,
+    `ring;allreduce:tree` (per collective since 2.24)."""
+    algo = _allowed(algorithms, collective, tuple(item.value for item in ALGORITHMS))
+    proto = _allowed(protocols, collective, tuple(item.value for item in PROTOCOLS))
+    one_algo = algo is not None and len(algo) == 1
+    one_proto = proto is not None and len(proto) == 1
+    if algo is not None and proto is not None and one_algo and one_proto:
+        return Forced(Choice(parse_algorithm(algo[0]), parse_protocol(proto[0])), False, False)
+    # These algorithms know only the simple protocol (all versions to 2.32).
+    if algo is not None and one_algo and algo[0] not in ("tree", "ring"):
+        return Forced(Choice(parse_algorithm(algo[0]), PROTOCOLS[2]), False, False)
+    partly = one_algo or one_proto
+    return Forced(None, partly, not partly and (algo is not None or proto is not None))
+
+
+def _allowed(
+    setting: str | None, collective: Collective, names: tuple[str, ...]
+) -> list[str] | None:
+    """The names that a setting allows for a collective; None where it says nothing about it."""
+    if setting is None:
+        return None
+    allowed: list[str] | None = None
+    for entry in setting.strip().lower().split(";"):
+        prefix, colon, listed = entry.partition(":")
+        if not colon:
+            listed = prefix
+        elif prefix.strip() != collective.value:
+            continue
+        excluded = listed.startswith("^")
+        words = {word.strip().replace("_", "") for word in listed.removeprefix("^").split(",")}
+        allowed = [name for name in names if (name.replace("_", "") in words) is not excluded]
+    return allowed if allowed else None

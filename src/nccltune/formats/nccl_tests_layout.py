@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of an nccl-tests table, taken from its header lines, and rows read by them.
+
+Layouts seen: nccl-tests 2.0 to 2.20 (see docs/reference/file-formats.md). Nothing is read by
+position: which column is which, and which group is out of place, is what the header says.
+"""
+
+import re
+from collections.abc import Callable
+from math import inf, isnan
+from typing import Any, NamedTuple
+
+DTYPE_BYTES = {
+    "int8": 1, "uint8": 1, "char": 1, "f8e4m3": 1, "f8e5m2": 1,
+    "half": 2, "bfloat16": 2,
+    "int32": 4, "uint32": 4, "int": 4, "float": 4,
+    "int64": 8, "uint64": 8, "double": 8,
+}  # fmt: skip
+"""Bytes of an element by nccl-tests' type names (`char` and `int` before 2.0's later builds)."""
+REDOPS = {name: name for name in ("sum", "prod", "max", "min", "avg", "mulsum")} | {"none": None}
+_DTYPES = {name: name for name in DTYPE_BYTES}
+
+_LEFT = frozenset({"size", "count", "type", "redop", "root"})
+_TIMES = frozenset({"time", "cputime"})
+_UNITS = {
+    "size": "(B)",
+    "count": "(elements)",
+    "time": "(us)",
+    "cputime": "(us)",
+    "algbw": "(GB/s)",
+}
+_PLACEMENT = re.compile(r"(?<![\w-])(out-of-place|in-place)(?![\w-])")
+_WORD = re.compile(r"[a-z][a-z0-9_]{1,15}")
+_INTEGER = re.compile(r"-?\d{1,18}")
+
+
+class Timing(NamedTuple):
+    """One placement of a row: microseconds (CPU time where the header says `cputime`), GB/s, and
+    wrong elements (None: not checked). `delta` is what tables before 2.13 print instead of a
+    count: how far off the worst element is, relatively."""
+
+    time_us: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+    delta: float | None = None
+
+
+class Row(NamedTuple):
+    """A row; `timings` in the order of the layout's groups. `at` is the stamp of `-S`."""
+
+    line: int
+    size: int
+    elements: int
+    dtype: str
+    redop: str | None
+    root: int | None
+    at: str | None
+    timings: tuple[Timing, ...]
+
+
+FlatRow = tuple[Any, ...]
+"""A row for the quick path: line, size, count, dtype, redop, root, at, then per group of columns
+time in microseconds, busbw in GB/s, wrong elements (None: not checked)."""
+
+
+class BadRowError(ValueError):
+    """A line that looks like a row and is none; the message says why."""
+
+
+class Layout:
+    """The columns of a table. `in_place` holds the placement of each group of columns."""
+
+    def __init__(self, labels: list[str], placements: list[str]) -> None:
+        """From the labels of the column header and the group labels above it.
+
+        Raises BadRowError where they do not describe a table.
+        """
+        self.labels = labels
+        starts = [index for index, label in enumerate(labels) if label in _TIMES]
+        if not starts or labels[:2] != ["size", "count"] or "type" not in labels:
+            raise BadRowError("the header names no size, count, type or time column")
+        if len(placements) != len(starts) or len(set(placements)) != len(placements):
+            raise BadRowError("no line above the header says which columns are in place")
+        self.left = labels[: starts[0]]
+        if set(self.left) - _LEFT or len(set(self.left)) != len(self.left):
+            raise BadRowError(f"unknown column before the times: {' '.join(self.left)}")
+        self.stamped = labels[-1] == "timestamp"
+        end = len(labels) - 1 if self.stamped else len(labels)
+        self.groups = [
+            dict(zip(labels[first:last], range(first, last), strict=True))
+            for first, last in zip(starts, [*starts[1:], end], strict=True)
+        ]
+        if any("algbw" not in group or "busbw" not in group for group in self.groups):
+            raise BadRowError("the header has a time column without its bandwidths")
+        self.in_place = [placement == "in-place" for placement in placements]
+        self.cpu_time = labels[starts[0]] == "cputime"
+        self.by_delta = "error" in labels
+        # A stamp is two words: date and time of day.
+        self.tokens = len(labels) + self.stamped
+        self.left_edge = 0
+        self.edges: list[int] = []
+
+    @property
+    def old(self) -> bool:
+        """Whether it is a table of nccl-tests before 2.13 (column `error`)."""
+        return self.by_delta
+
+    def place(self, header: str) -> None:
+        """Remember where in `header` each column ends: values end there, too."""
+        self.edges = [match.end() for match in re.finditer(r"\S+", header.replace("#", " ", 1))]
+        # The wrong column's label is "#wrong": only the comment sign was blanked.
+
+    def fast(self, keep: Callable[[FlatRow], None]) -> Callable[[str, int], bool] | None:
+        """A quick reader of whole, ordinary rows, or None for layouts that need the careful one.
+
+        It hands `keep` a flat row and says whether the line was one; anything else is left to
+        `row`.
+        """
+        if self.cpu_time or len(self.groups) != 2:
+            return None
+        want, stamped = self.tokens, self.stamped
+        left = {label: index for index, label in enumerate(self.left)}
+        i_type, i_redop, i_root = left["type"], left.get("redop", -1), left.get("root", -1)
+        first, second = self.groups
+        t0, b0, w0 = first["time"], first["busbw"], first.get("#wrong", first.get("error", -1))
+        t1, b1, w1 = second["time"], second["busbw"], second.get("#wrong", second.get("error", -1))
+        if w0 < 0 or w1 < 0:
+            return None
+        dtypes, redops = _DTYPES, REDOPS
+        roots: dict[str, int | None] = {"-1": None} | {str(rank): rank for rank in range(1024)}
+        wrongs: dict[str, int | None] = {"0": 0, "N/A": None, "0e+00": 0}
+
+        def read(line: str, number: int) -> bool:
+            token = line.split()
+            if len(token) != want:
+                return False
+            try:
+                size = int(token[0])
+                time0, time1 = float(token[t0]), float(token[t1])
+                if size <= 0 or not (0.0 < time0 < 1e13 and 0.0 < time1 < 1e13):
+                    return False
+                keep(
+                    (
+                        number,
+                        size,
+                        int(token[1]),
+                        dtypes[token[i_type]],
+                        redops[token[i_redop]] if i_redop > 0 else None,
+                        roots[token[i_root]] if i_root > 0 else None,
+                        f"{token[-2]}T{token[-1]}" if stamped else None,
+                        time0,
+                        float(token[b0]),
+                        wrongs[token[w0]],
+                        time1,
+                        float(token[b1]),
+                        wrongs[token[w1]],
+                    )
+                )
+            except (ValueError, KeyError):
+                return False
+            return True
+
+        return read
+
+    def row(self, line: str, number: int) -> Row:
+        """Read a row carefully. Raises BadRowError with the reason where it is none."""
+        token = line.split()
+        left, rest = self._split(token)
+        at = None
+        if self.stamped:
+            at = f"{rest[-2]}T{rest[-1]}"
+            if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", at):
+                raise BadRowError(f"{at!r} is not a time stamp")
+        size = _integer(left["size"], "size")
+        count = _integer(left["count"], "count")
+        if size < 0 or count < 0:
+            raise BadRowError("the size is negative")
+        dtype = left["type"]
+        if not _WORD.fullmatch(dtype):
+            raise BadRowError(f"{dtype!r} is not a type")
+        redop = left.get("redop")
+        root = _integer(left["root"], "root") if "root" in left else -1
+        offset = len(self.left)
+        timings = tuple(
+            self._timing({label: rest[index - offset] for label, index in group.items()})
+            for group in self.groups
+        )
+        plain = None if redop == "none" else redop
+        return Row(number, size, count, dtype, plain, None if root < 0 else root, at, timings)
+
+    def _split(self, token: list[str]) -> tuple[dict[str, str], list[str]]:
+        """The columns before the times by name, and the rest; an empty redop is allowed (all-to-all
+        before 2.13, hypercube)."""
+        if len(token) == self.tokens:
+            names = self.left
+        elif len(token) == self.tokens - 1 and "redop" in self.left:
+            names = [label for label in self.left if label != "redop"]
+        else:
+            raise BadRowError(f"{len(token)} words where the header names {self.tokens}")
+        left = dict(zip(names, token, strict=False))
+        if "redop" in left and left["redop"] not in REDOPS:
+            raise BadRowError(f"{left['redop']!r} is not a reduction")
+        return left, token[len(names) :]
+
+    def _timing(self, value: dict[str, str]) -> Timing:
+        time_us = _number(value["cputime" if "cputime" in value else "time"], "time")
+        algbw, busbw = _number(value["algbw"], "algbw"), _number(value["busbw"], "busbw")
+        if not 0 < time_us < inf:
+            raise BadRowError(f"a time of {time_us:g} us cannot be")
+        if algbw < 0 or busbw < 0:
+            raise BadRowError("a bandwidth is negative")
+        text = value.get("#wrong", value.get("error", "N/A"))
+        if text == "N/A":
+            return Timing(time_us, algbw, busbw, None)
+        number = _number(text, "#wrong")
+        if number < 0 or number == inf:
+            raise BadRowError(f"{text} wrong elements cannot be")
+        if "error" in value and number:
+            return Timing(time_us, algbw, busbw, None, number)
+        return Timing(time_us, algbw, busbw, int(number))
+
+    def cuts(self, line: str) -> list[int]:
+        """Places in `line` where a column may end, for a row that other output was glued to."""
+        return [edge for edge in self.edges if edge <= len(line)]
+
+
+def placements_of(line: str) -> list[str]:
+    """The group labels (`out-of-place`, `in-place`) of a line above a column header, in order."""
+    return _PLACEMENT.findall(line)
+
+
+def labels_of(line: str) -> list[str] | None:
+    """The column labels of a header line (without its `#`), or None where it is none."""
+    words = line.split()
+    return words if words[:2] == ["size", "count"] else None
+
+
+def units_fault(layout: Layout, line: str) -> str | None:
+    """What is wrong with a units line, or None. Blank units have no word, so words are matched in
+    the order of the columns that have one."""
+    words = [word for word in line.split() if word.startswith("(")]
+    expected = [
+        _UNITS.get(label, "(GB/s)" if label == "busbw" else "")
+        for label in layout.labels
+        if label in _UNITS or label == "busbw"
+    ]
+    kept = iter(words)
+    for unit in expected:
+        if not any(word == unit for word in kept):
+            return f"the units line has no {unit} where the header needs it"
+    return None
+
+
+def _integer(text: str, what: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise BadRowError(f"{what} {text!r} is not a whole number")
+    return int(text)
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        value = float(text) if "_" not in text else None
+    except ValueError:
+        value = None
+    if value is None or isnan(value):
+        raise BadRowError(f"{what} {text!r} is not a number")
+    return value

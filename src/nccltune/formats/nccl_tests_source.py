@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nccl-tests output of one process: its run, its table, and rows that were cut in two."""
+
+import re
+from collections.abc import Callable
+
+from nccltune.formats.context import Context
+from nccltune.formats.nccl_log import NcclLog
+from nccltune.formats.nccl_tests_layout import (
+    DTYPE_BYTES,
+    BadRowError,
+    Layout,
+    Row,
+    labels_of,
+    placements_of,
+    units_fault,
+)
+from nccltune.formats.nccl_tests_run import Run, header_part
+from nccltune.formats.nccl_tests_table import Table
+from nccltune.formats.reading import FlagKind
+
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
+_AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (?P<value>[\d.e+-]+)(?: (?P<verdict>OK|FAILED))?")
+_ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
+_NUMERIC = re.compile(r"\s*-?\.?\d")
+_START = frozenset({"version", "starting", "parameters"})
+_NO_HEADER = "a row without a column header: which column is which cannot be told"
+_CUT = "cut in two by other output, and its rest cannot be told"
+
+
+class SourceReader:
+    """Takes the lines of one process (without launcher prefix).
+
+    `fast` reads ordinary rows of the table at hand; it is None where each line needs a careful
+    look. `finished` gathers tables that will get no more rows or log lines.
+    """
+
+    def __init__(self, context: Context, log: NcclLog) -> None:
+        self.context = context
+        self.report = context.report
+        self.run = Run()
+        self.run.log = log
+        self.table: Table | None = None
+        self.finished: list[Table] = []
+        self.fast: Callable[[str, int], bool] | None = None
+        self._placements: list[str] = []
+        self._quick: Callable[[str, int], bool] | None = None
+        self._accepts = False
+        self._cut = ""
+        self._cut_line = 0
+        self._one_rank: dict[str, set[tuple[str, int]]] = {}
+        self._copies = False
+
+    # --- header and footer ---------------------------------------------------------------------
+
+    def comment(self, text: str, number: int) -> bool:
+        """Take in a line that starts with `#`. Returns whether a new run began with it."""
+        body = text.lstrip()
+        words = labels_of(body[1:])
+        if words is not None:
+            self._column_header(words, text, number)
+        elif body[1:].lstrip().startswith("(B)"):
+            self._units(body[1:], text, number)
+        elif (match := _OUT_OF_BOUNDS.match(body)) is not None:
+            self._out_of_bounds(int(match["count"]), match["verdict"], number)
+        elif (match := _AVERAGE.match(body)) is not None:
+            self._average(match["value"], match["verdict"], number)
+        elif placements := placements_of(body):
+            self._placements = placements
+        elif (found := header_part(body)) is not None:
+            return self._header(*found, number)
+        return False
+
+    def _header(self, part: str, match: re.Match[str], number: int) -> bool:
+        seen = self.run.seen
+        begun = part in _START and bool(seen & {part, "device", "table"})
+        begun = begun or (part == "device" and "table" in seen)
+        if begun:
+            self.end_run("a new run began in the middle of a row")
+        self.run.take(part, match, number, self.report)
+        if part == "device":
+            self._watch_copies(number)
+        return begun
+
+    def end_run(self, why: str) -> None:
+        """The run at hand is over: its table is finished."""
+        self._drop_cut(why)
+        if self.table is not None:
+            self.finished.append(self.table)
+        self.table = None
+        log = self.run.log
+        self.run = Run()
+        self.run.log = log
+        self._quick, self._accepts = None, False
+        self._refresh()
+
+    def _column_header(self, words: list[str], text: str, number: int) -> None:
+        if self._copies and self.table is not None and self.table.layout.labels == words:
+            return
+        self._drop_cut("a new table began in the middle of a row")
+        if "table" in self.run.seen:
+            self.end_run("")
+        self.run.seen.add("table")
+        try:
+            layout = Layout(words, self._placements)
+        except BadRowError as error:
+            self.report.cannot_read(number, text, str(error))
+            return
+        layout.place(text)
+        self.report.tables += 1
+        self.table = Table(self.run, layout, self.context, number)
+        self.table.copies = self._copies
+        self._quick, self._accepts = layout.fast(self.table.keep), True
+        self._refresh()
+
+    def _units(self, body: str, text: str, number: int) -> None:
+        if self.table is None:
+            return
+        fault = units_fault(self.table.layout, body)
+        if fault is not None:
+            self.report.cannot_read(number, text, fault)
+            self._quick, self._accepts = None, False
+            self._refresh()
+
+    def _out_of_bounds(self, wrong: int, verdict: str, number: int) -> None:
+        self._drop_cut("the table ended in the middle of a row")
+        if self.table is not None:
+            self.table.footer = True
+        if wrong or verdict == "FAILED":
+            self.report.flag(
+                FlagKind.OUT_OF_BOUNDS,
+                f"nccl-tests found wrong results at {wrong} sizes and placements (out of bounds)",
+                number,
+            )
+
+    def _average(self, value: str, verdict: str | None, number: int) -> None:
+        table = self.table
+        if verdict == "FAILED":
+            self.report.flag(
+                FlagKind.LOW_BANDWIDTH,
+                f"the average bus bandwidth of {value} GB/s is below NCCL_TESTS_MIN_BW",
+                number,
+            )
+        if table is None:
+            return
+        table.footer = True
+        try:
+            table.average = (float(value), number)
+        except ValueError:
+            self.report.cannot_read(number, value, "the average bus bandwidth is not a number")
+        if not self._copies:
+            self._quick, self._accepts = None, False
+            self._refresh()
+
+    def _watch_copies(self, number: int) -> None:
+        """Several processes that each think they are alone: built without MPI, started with it."""
+        devices = self.run.devices
+        if any(device.rank for device in devices):
+            return
+        alone = self._one_rank.setdefault(self.run.parameters, set())
+        alone.add((devices[-1].host, devices[-1].pid))
+        if len(alone) > 1:
+            self._copies = True
+            for table in (self.table, *self.finished):
+                if table is not None:
+                    table.copies = True
+            self.report.flag(
+                FlagKind.ONE_RANK_COPIES,
+                "several processes ran the same one-rank test, each alone: nccl-tests was built"
+                " without MPI=1, or started without its launcher",
+                number,
+            )
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def other(self, text: str, number: int) -> bool:
+        """Take in a line that is no comment and no log. Returns whether it was (part of) a row."""
+        if self._cut:
+            return self._rejoin(text, number)
+        if self._accepts and self.table is not None:
+            if not _NUMERIC.match(text):
+                return False
+            try:
+                self.table.add(self.table.layout.row(text, number))
+            except BadRowError as error:
+                self._unreadable(number, text, str(error))
+            return True
+        if _ROW_LIKE.match(text):
+            self.report.cannot_read(number, text, _NO_HEADER)
+            return True
+        return False
+
+    def glued(self, text: str, start: int, host: str, hosts: set[str], number: int) -> None:
+        """A log line or comment stands in `text` from `start` on (a log line with the word `host`),
+        behind something else: a row that was cut. Take in what stands before it."""
+        if not self._accepts or self.table is None:
+            return
+        end = self._boundary(text, start, host, hosts)
+        if end is None:
+            self._unreadable(number, text, _CUT)
+            self._cut = ""
+            self._refresh()
+            return
+        piece = text[:end]
+        if not piece.strip() or not (self._cut or _NUMERIC.match(piece)):
+            return
+        self._cut_line = self._cut_line if self._cut else number
+        self._cut += piece
+        self._refresh()
+
+    def _boundary(self, text: str, start: int, host: str, hosts: set[str]) -> int | None:
+        """Where the piece of a row ends whose last characters touch a host name. Known hosts tell;
+        else the only place where a column ends."""
+        if not host or host in hosts:
+            return start
+        known = [name for name in hosts if host.endswith(name)]
+        if known:
+            return start + len(host) - len(max(known, key=len))
+        if self.table is None:
+            return None
+        whole = self._cut + text
+        behind = len(self._cut)
+        edges = [edge - behind for edge in self.table.layout.cuts(whole)]
+        inside = [edge for edge in edges if start < edge < start + len(host)]
+        return inside[0] if len(inside) == 1 else None
+
+    def _rejoin(self, text: str, number: int) -> bool:
+        """Join a cut row with this line, if and only if that gives a sound row and the line alone
+        gives none."""
+        joined = self._sound(self._cut + text, self._cut_line)
+        alone = self._sound(text, number)
+        if joined is None and alone is None and not _NUMERIC.match(text):
+            return False
+        if joined is not None and alone is None and self.table is not None:
+            self._cut = ""
+            self.table.add(joined)
+        elif alone is not None and joined is None and self.table is not None:
+            self._drop_cut(_CUT)
+            self.table.add(alone)
+        else:
+            whole, self._cut = self._cut + text, ""
+            self._unreadable(self._cut_line, whole, _CUT)
+        self._refresh()
+        return True
+
+    def _sound(self, text: str, number: int) -> Row | None:
+        """`text` as a row whose size, count, type, time and bandwidth agree, or None."""
+        if self.table is None:
+            return None
+        try:
+            row = self.table.layout.row(text, number)
+        except BadRowError:
+            return None
+        each = row.elements * DTYPE_BYTES.get(row.dtype, 0)
+        if row.size and (not each or row.size % each):
+            return None
+        for timing in row.timings:
+            told = timing.algbw * timing.time_us * 1e3
+            # Before 2.9 all-gather and reduce-scatter printed (n-1)/n of it; -C prints CPU times.
+            most = row.size * 1.06 + 0.006 * timing.time_us * 1e3
+            least = row.size * 0.47 - 0.006 * timing.time_us * 1e3
+            if not self.table.layout.cpu_time and not least <= told <= most:
+                return None
+        return row
+
+    def _drop_cut(self, why: str) -> None:
+        if self._cut:
+            piece, self._cut = self._cut, ""
+            self._unreadable(self._cut_line, piece, why)
+            self._refresh()
+
+    def _unreadable(self, number: int, text: str, reason: str) -> None:
+        self.report.cannot_read(number, text, reason)
+        if self.table is not None:
+            self.table.sound = False
+
+    def _refresh(self) -> None:
+        self.fast = None if self._cut else self._quick

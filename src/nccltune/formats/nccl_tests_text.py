@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text that nccl-tests prints, with whatever launchers and NCCL put between and into it.
+
+Formats: nccl-tests 2.0 to 2.20 (`src/common.cu`, `src/util.cu`), told in
+docs/reference/file-formats.md.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nccltune.formats.context import Context
+from nccltune.formats.lines import line_blocks, visible
+from nccltune.formats.nccl_log import LOG_LINE, VERSION_LINE, NcclLog
+from nccltune.formats.nccl_tests_source import SourceReader
+from nccltune.formats.nccl_tests_table import BATCH_ROWS
+from nccltune.formats.prefixes import strip_prefix
+from nccltune.formats.reading import FileKind, FlagKind
+from nccltune.model.sample import Sample
+
+# host: Test NCCL failure file:line 'error / last error'; host: Test timeout (Ns) file:line;
+# .. host pid N: Test failure file:line. Hosts and files stay out of the sentence.
+_FAILURE = re.compile(
+    r"Test (?P<kind>CUDA failure|NCCL failure|timeout|failure)\b(?: [^'(]*'(?P<what>[^']*)')?"
+)
+_LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
+_SUMMARY = "# NCCL_TESTS_ALLTOALLV"
+_MAX_SOURCES = 4096
+_MAX_HOSTS = 65536
+
+
+def read_text(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+    """Read nccl-tests output; see `context.Reader`."""
+    reader = _TextReader(context)
+    for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
+        reader.block(number, lines)
+        yield from reader.drain()
+    reader.end()
+    yield from reader.drain()
+    report = context.report
+    if report.tables or report.unreadable:
+        report.kind = FileKind.NCCL_TESTS_TEXT
+    elif reader.log_lines:
+        report.kind = FileKind.NCCL_LOG
+
+
+class _TextReader:
+    """The state of one file: each process's output, the hosts seen, the NCCL log."""
+
+    def __init__(self, context: Context) -> None:
+        self.report = context.report
+        self.context = context
+        self.log = NcclLog()
+        self.log_lines = 0
+        self.hosts: set[str] = set()
+        self.plain = SourceReader(context, self.log)
+        self.sources = {"": self.plain}
+
+    def block(self, number: int, lines: list[str]) -> None:
+        """Take in lines, the first of which has this number."""
+        fast = self.plain.fast
+        for at, line in enumerate(lines, number):
+            if fast is not None and fast(line, at):
+                continue
+            if line:
+                self.line(line, at)
+                fast = self.plain.fast
+
+    def line(self, line: str, number: int) -> None:
+        """Take in any line."""
+        name, text = strip_prefix(line)
+        source = self.plain if not name else self.source(name)
+        if name and source.fast is not None and source.fast(text, number):
+            return
+        if " NCCL " in text and (match := LOG_LINE.search(text)) is not None:
+            self.log_line(source, text, match, number)
+            return
+        body = text.lstrip()
+        if body.startswith("#"):
+            if source.comment(text, number):
+                self.log = source.run.log = NcclLog()
+            for device in source.run.devices[-1:]:
+                self.note_host(device.host)
+            if (error := _LAST_ERROR.match(body)) is not None:
+                what = visible(error["what"], 80)
+                self.report.flag(
+                    FlagKind.FAILURE, f"NCCL's last error was: {what}", number, doubtful=False
+                )
+        elif (at := text.find(_SUMMARY)) > 0:
+            source.glued(text, at, "", self.hosts, number)
+        elif "Test " in text and (failure := _FAILURE.search(text)) is not None:
+            what = visible(failure["what"] or "", 80)
+            sentence = f"nccl-tests reports: Test {failure['kind']}" + (
+                f" ({what})" if what else ""
+            )
+            self.report.flag(FlagKind.FAILURE, sentence, number)
+        elif (version := VERSION_LINE.match(body)) is not None:
+            self.log.version = version["version"]
+        elif body and not source.other(text, number):
+            self.report.ignored += 1
+
+    def log_line(self, source: SourceReader, text: str, match: re.Match[str], number: int) -> None:
+        """An NCCL log line, perhaps behind a piece of a row."""
+        self.log_lines += 1
+        self.report.ignored += 1
+        self.log.observe(text[match.end() :])
+        start = match.start()
+        if start == 0:
+            self.note_host(match["host"])
+        elif text[:start].strip() or match["stamp"] is None:
+            host = "" if match["stamp"] else match["host"]
+            source.glued(text, start, host, self.hosts, number)
+
+    def note_host(self, host: str) -> None:
+        """Remember a host's name, to tell it from what it is glued to; it is never stored."""
+        if len(self.hosts) < _MAX_HOSTS:
+            self.hosts.add(host)
+
+    def source(self, name: str) -> SourceReader:
+        """The reader of one process's lines."""
+        source = self.sources.get(name)
+        if source is None:
+            if len(self.sources) >= _MAX_SOURCES:
+                return self.plain
+            source = self.sources[name] = SourceReader(self.context, self.log)
+        return source
+
+    def too_long(self, number: int, text: str) -> None:
+        """A line that was not held."""
+        self.report.cannot_read(number, text, "a line of more than 1 MiB")
+
+    def drain(self) -> Iterator[list[Sample]]:
+        """Samples of the tables that are complete, and of those that grew large."""
+        for source in self.sources.values():
+            while source.finished:
+                yield from source.finished.pop(0).finish()
+            if source.table is not None and len(source.table.rows) >= BATCH_ROWS:
+                yield from source.table.emit()
+
+    def end(self) -> None:
+        """The file is over."""
+        for source in self.sources.values():
+            source.end_run("the file ends in the middle of a row")
+
+
+def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
+    """The NCCL logs in a file that holds nothing else, by host and process id."""
+    logs: dict[tuple[str, int], NcclLog] = {}
+    for _, lines in line_blocks(file):
+        for line in lines:
+            if " NCCL " not in line:
+                continue
+            match = LOG_LINE.search(strip_prefix(line)[1])
+            if match is None:
+                continue
+            key = (match["host"], int(match["pid"]))
+            if key not in logs:
+                if len(logs) >= _MAX_SOURCES:
+                    continue
+                logs[key] = NcclLog()
+            logs[key].observe(match.string[match.end() :])
+    return logs

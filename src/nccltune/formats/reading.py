@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a reading reports: what was read, what could not be read, what is suspicious."""
+
+from enum import StrEnum
+
+import msgspec
+
+from nccltune.formats.lines import visible
+from nccltune.model.choice import choice_label
+from nccltune.model.sample import SCHEMA_VERSION, Sample
+
+MAX_SHOWN = 5
+"""So many unreadable lines of a file are kept with their text; the others are only counted."""
+
+
+class FileKind(StrEnum):
+    """What a file was taken for."""
+
+    NCCL_TESTS_TEXT = "nccl-tests text"
+    NCCL_TESTS_JSON = "nccl-tests JSON"
+    RAW_CSV = "raw CSV"
+    SAMPLES = "samples"
+    NCCL_LOG = "NCCL log"
+    TUNER_CSV = "tuner configuration"
+    UNKNOWN = "not recognised"
+
+
+class FlagKind(StrEnum):
+    """Why a run is not what it seems, or what a person must know about it."""
+
+    ONE_RANK = "one_rank"
+    ONE_RANK_COPIES = "one_rank_copies"
+    ONE_HOST = "one_host"
+    WRONG_RESULTS = "wrong_results"
+    OUT_OF_BOUNDS = "out_of_bounds"
+    REDUCED_SIZE = "reduced_size"
+    VERSION_MISMATCH = "version_mismatch"
+    FAILURE = "failure"
+    ABORTED = "aborted"
+    AVERAGE_MISMATCH = "average_mismatch"
+    BANDWIDTH_MISMATCH = "bandwidth_mismatch"
+    LOW_BANDWIDTH = "low_bandwidth"
+    SCALE_UNKNOWN = "scale_unknown"
+    SCALE_MISMATCH = "scale_mismatch"
+    COLLECTIVE_UNKNOWN = "collective_unknown"
+    CHOICE_ASSUMED = "choice_assumed"
+    CHOICE_OVERRIDDEN = "choice_overridden"
+    CHOICE_RESTRICTED = "choice_restricted"
+    CHOICE_UNKNOWN = "choice_unknown"
+    TUNER_LOADED = "tuner_loaded"
+    TUNER_BYPASSED = "tuner_bypassed"
+    AGGREGATED = "aggregated"
+    CPU_TIME = "cpu_time"
+    NOTE = "note"
+
+
+DOUBTFUL = frozenset(
+    {
+        FlagKind.ONE_RANK,
+        FlagKind.ONE_RANK_COPIES,
+        FlagKind.WRONG_RESULTS,
+        FlagKind.OUT_OF_BOUNDS,
+        FlagKind.FAILURE,
+        FlagKind.ABORTED,
+        FlagKind.AVERAGE_MISMATCH,
+        FlagKind.BANDWIDTH_MISMATCH,
+        FlagKind.LOW_BANDWIDTH,
+        FlagKind.SCALE_MISMATCH,
+        FlagKind.CHOICE_UNKNOWN,
+        FlagKind.COLLECTIVE_UNKNOWN,
+        FlagKind.TUNER_LOADED,
+    }
+)
+"""Flags that put the numbers themselves in doubt; the others are only worth knowing."""
+
+
+class Flag(msgspec.Struct):
+    """One kind of remark on a file.
+
+    `sentence` and `line` are those of its first occurrence (line 0: the file as a whole), `count`
+    counts all.
+    """
+
+    kind: FlagKind
+    sentence: str
+    line: int = 0
+    doubtful: bool = False
+    count: int = 1
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A line that could not be read: its number (from 1), shortened text, and why."""
+
+    line: int
+    text: str
+    reason: str
+
+
+class FileReport(msgspec.Struct, kw_only=True):
+    """Everything about the reading of one file.
+
+    `rows` counts result rows that were understood (one row can give two samples: out of place and
+    in place), `rows_size_0` those of size 0, which give none. `unreadable` counts lines, of which
+    the first few stand in `first_unreadable`. `ignored` counts lines that carry no result, such as
+    log lines. `error` says why the file was refused as a whole.
+    """
+
+    name: str
+    kind: FileKind = FileKind.UNKNOWN
+    size_bytes: int = 0
+    file_hash: str = ""
+    tables: int = 0
+    rows: int = 0
+    rows_size_0: int = 0
+    samples: int = 0
+    unreadable: int = 0
+    ignored: int = 0
+    first_unreadable: list[Unreadable] = []
+    reasons: dict[str, int] = {}
+    flags: list[Flag] = []
+    collectives: dict[str, int] = {}
+    choices: dict[str, int] = {}
+    scales: dict[str, int] = {}
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+    tool_version: str | None = None
+    nccl_version: str | None = None
+    gpu: str | None = None
+    gpus: int | None = None
+    nodes: int | None = None
+    emulated_nodes: bool = False
+    network: str | None = None
+    settings: dict[str, str] = {}
+    error: str | None = None
+    hint: str | None = None
+    error_line: int | None = None
+
+    def flag(
+        self, kind: FlagKind, sentence: str, line: int = 0, doubtful: bool | None = None
+    ) -> None:
+        """Add a flag, or count it where one of its kind is there already."""
+        for flag in self.flags:
+            if flag.kind is kind and (kind is not FlagKind.NOTE or flag.sentence == sentence):
+                flag.count += 1
+                return
+        sure = kind in DOUBTFUL if doubtful is None else doubtful
+        self.flags.append(Flag(kind, sentence, line, sure))
+
+    def cannot_read(self, line: int, text: str, reason: str, lines: int = 1) -> None:
+        """Count `lines` unreadable lines; keep the first few with their number and text."""
+        self.unreadable += lines
+        self.reasons[reason] = self.reasons.get(reason, 0) + lines
+        if len(self.first_unreadable) < MAX_SHOWN:
+            self.first_unreadable.append(Unreadable(line, visible(text.strip()), reason))
+
+    def refuse(self, message: str, *, hint: str | None = None, line: int | None = None) -> None:
+        """The file as a whole cannot be read."""
+        self.error, self.hint, self.error_line = message, hint, line
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether any flag puts the numbers in doubt."""
+        return any(flag.doubtful for flag in self.flags)
+
+    def saw(self, sample: Sample) -> None:
+        """Count a sample by collective, choice and scale (for readers of few samples)."""
+        self.saw_many(sample, 1, sample.bytes, sample.bytes)
+
+    def saw_many(self, like: Sample, number: int, low: int, high: int) -> None:
+        """Count `number` samples of sizes `low` to `high` that are like `like` otherwise."""
+        self.samples += number
+        name = like.collective.value
+        self.collectives[name] = self.collectives.get(name, 0) + number
+        label = choice_label(like.choice)
+        self.choices[label] = self.choices.get(label, 0) + number
+        scale = f"{_text(like.nodes)}x{_text(like.ranks)}"
+        self.scales[scale] = self.scales.get(scale, 0) + number
+        self.min_bytes = low if self.min_bytes is None else min(self.min_bytes, low)
+        self.max_bytes = high if self.max_bytes is None else max(self.max_bytes, high)
+
+
+def _text(number: int | None) -> str:
+    return "?" if number is None else str(number)
+
+
+class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of `imports.jsonl`: a file that was read into a study.
+
+    `file` is its name without folders; `options` what the reading was told; `flags` the kinds found
+    with their count; `doubtful` those of them that put the numbers in doubt.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    file: str
+    file_hash: str
+    options: str = ""
+    kind: FileKind
+    size_bytes: int = 0
+    tables: int = 0
+    rows: int = 0
+    samples: int = 0
+    unreadable: int = 0
+    flags: dict[str, int] = {}
+    doubtful: list[str] = []
+    sentences: list[str] = []
+    tool_version: str | None = None
+    nccl_version: str | None = None
+    at: str | None = None
+
+    @classmethod
+    def of(cls, report: FileReport, options: str, at: str | None) -> "ImportRecord":
+        """The record of a finished reading."""
+        return cls(
+            file=report.name,
+            file_hash=report.file_hash,
+            options=options,
+            kind=report.kind,
+            size_bytes=report.size_bytes,
+            tables=report.tables,
+            rows=report.rows,
+            samples=report.samples,
+            unreadable=report.unreadable,
+            flags={flag.kind.value: flag.count for flag in report.flags},
+            doubtful=[flag.kind.value for flag in report.flags if flag.doubtful],
+            sentences=[flag.sentence for flag in report.flags if flag.doubtful],
+            tool_version=report.tool_version,
+            nccl_version=report.nccl_version,
+            at=at,
+        )
