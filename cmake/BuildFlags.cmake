@@ -49,8 +49,10 @@ function(nccltune_plugin name exports)
   target_link_options(${name} PRIVATE
     -static-libgcc $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-static-libstdc++>
     LINKER:--version-script=${exports} LINKER:--exclude-libs,ALL LINKER:--gc-sections
-    LINKER:-z,relro,-z,now
-    # A sanitizer's runtime is found in the process, not in the shared object.
-    $<$<NOT:$<BOOL:${NCCLTUNE_SANITIZE}>>:LINKER:--no-undefined>)
+    LINKER:-z,relro,-z,now)
+  # A sanitizer's runtime is found in the process, not in the shared object.
+  if(NOT NCCLTUNE_SANITIZE)
+    target_link_options(${name} PRIVATE LINKER:--no-undefined)
+  endif()
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${exports})
 endfunction()
