@@ -45,39 +45,46 @@ def command(
     STUDY/tuning.json while it is in step with the samples; else they are searched anew.
     """
     from nccltune.model.errors import InputError
+    from nccltune.model.study import Study
 
     if (terminal or as_json) and (output is not None or open_page):
         wrong = "--terminal" if terminal else "--json"
         raise InputError(f"{wrong} writes no page, so -o and --open do not go with it")
     if terminal and as_json:
         raise InputError("--terminal and --json are two forms of the same; take one")
-    report, target = build_report(study)
     if as_json:
-        print_json(report)
+        print_json(build_report(study))
         return
     if terminal:
         from rich.console import Console
 
-        from nccltune.report.terminal import render as show
+        from nccltune.report.terminal import render
 
-        show(report, Console(highlight=False))
+        render(build_report(study), Console(highlight=False))
         return
-    from nccltune.model.study import write_whole
-    from nccltune.report.html import render
-
-    path = output or target
-    write_whole(path, render(report))
+    path = output or Study(study).report_path
+    report = write_report(study, path)
     out = stdout()
     out.print(report.verdict, markup=False)
     out.print(f"report     {path}", markup=False)
-    if open_page:
-        click.launch(path.resolve().as_uri())
-    elif report.commands.deploy:
+    if open_page and click.launch(path.resolve().as_uri()) != 0:
+        stderr().print(f"no browser could be started; open {path} yourself", markup=False)
+    elif not open_page and report.commands.deploy:
         stderr().print(f"next: {report.commands.deploy}", style="dim", markup=False)
 
 
-def build_report(path: Path) -> "tuple[Report, Path]":
-    """The report of the study at `path`, and where its page belongs."""
+def write_report(study: Path, output: Path | None = None) -> "Report":
+    """Write the page of a study, whole or not at all, to `output` or STUDY/report.html."""
+    from nccltune.model.study import Study, write_whole
+    from nccltune.report.html import render
+
+    report = build_report(study)
+    write_whole(output or Study(study).report_path, render(report))
+    return report
+
+
+def build_report(path: Path) -> "Report":
+    """The report of the study at `path`."""
     from nccltune.analyze import analyze_sorted
     from nccltune.formats.reading import ImportRecord
     from nccltune.formats.suspect import suspect_sentences
@@ -91,14 +98,13 @@ def build_report(path: Path) -> "tuple[Report, Path]":
         suspect=suspect_sentences(opened),
         assumed_noise=tuning.options.assumed_noise,
     )
-    report = build(
+    return build(
         analysis,
         tuning,
         commands=commands(path, tuning, written),
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in opened.imports(ImportRecord)],
     )
-    return report, opened.report_path
 
 
 def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":

@@ -39,13 +39,16 @@ def render(report: Report, console: "Console") -> None:
     page.wrapped(report.verdict, style=_COLOUR[report.tone])
     page.blank()
     _facts(page, report)
-    for group in report.groups:
-        if group.rules:
-            _sizes(page, group)
+    _sizes(page, report)
     _findings(page, report)
     _rules(page, report)
     _left_alone(page, report)
     _next(page, report)
+
+
+def size_table(report: Report, console: "Console") -> None:
+    """Print only the table of default and tuned times at the sizes that tell most."""
+    _sizes(_Page(console), report)
 
 
 class _Page:
@@ -108,22 +111,27 @@ def _facts(page: _Page, report: Report) -> None:
         page.wrapped(note.text, label="note", indent=INDENT, style="yellow")
 
 
-def _sizes(page: _Page, group: GroupRow) -> None:
-    page.heading(group.label)
+def _sizes(page: _Page, report: Report) -> None:
+    heads = f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice"
+    for group in report.groups:
+        if group.rules:
+            page.heading(group.label)
+            page.line((heads, "dim"))
+            for row in telling_sizes(group):
+                _size(page, row)
+
+
+def _size(page: _Page, row: SizeRow) -> None:
+    default = "unknown" if row.default_us is None else words.time_text(row.default_us)
+    gain, interval = _gain(row), _interval(row)
+    if row.choice is None:
+        gain, interval = ("" if row.default_us is None else "1.00x"), "left alone"
     page.line(
-        (f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice", "dim")
+        f"{format_bytes(row.bytes):>10}{default:>12}{words.time_text(row.tuned_us):>12}",
+        (f"{gain:>8}", "green" if row.choice else "dim"),
+        (f"   {interval:<12}", "" if row.choice else "dim"),
+        row.choice or "",
     )
-    for row in telling_sizes(group):
-        default = "unknown" if row.default_us is None else words.time_text(row.default_us)
-        gain, interval = _gain(row), _interval(row)
-        if row.choice is None:
-            gain, interval = ("" if row.default_us is None else "1.00x"), "left alone"
-        page.line(
-            f"{format_bytes(row.bytes):>10}{default:>12}{words.time_text(row.tuned_us):>12}",
-            (f"{gain:>8}", "green" if row.choice else "dim"),
-            (f"   {interval:<12}", "" if row.choice else "dim"),
-            row.choice or "",
-        )
 
 
 def telling_sizes(group: GroupRow) -> list[SizeRow]:
