@@ -7,6 +7,7 @@
 #include "host/chunk.h"
 #include "host/judge.h"
 #include "host/model_constants.h"
+#include "host/nccl_stand_in.h"
 
 namespace nccltune::host {
 namespace {
@@ -43,6 +44,7 @@ std::unique_ptr<TunerHost> TunerHost::Start(const HostOptions& options, InitRepo
                 "NCCL " + ToString(options.nccl) + " knows none of the interfaces v2 to v7"};
     return nullptr;
   }
+  StandInForNccl(options.nccl);
   std::string error;
   std::unique_ptr<PluginLibrary> library = PluginLibrary::Open(options.tuner, &error);
   if (library == nullptr) {

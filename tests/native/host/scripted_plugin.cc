@@ -11,7 +11,9 @@
 //   print             write to standard output in init and getCollInfo
 //   read              read standard input in init, and log how much there was
 //   log=TEXT          a warning in getCollInfo
+//   version           log the NCCL version that the process reports, in init
 //   crash_init crash exit=N sleep=SECONDS     in getCollInfo, but for the first
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -76,6 +78,13 @@ Result Init(int version, size_t ranks, size_t nodes, LogFunction log, void** con
   log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__,
       "init v%d ranks=%zu nodes=%zu", version, ranks, nodes);
   if (Find("print") != nullptr) std::puts("noise from init");
+  if (Find("version") != nullptr) {
+    int code = 0;
+    const auto get_version = reinterpret_cast<int (*)(int*)>(dlsym(RTLD_DEFAULT, "ncclGetVersion"));
+    if (get_version != nullptr) get_version(&code);
+    log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__, "version %d",
+        code);
+  }
   if (Find("read") != nullptr) {
     char bytes[64];
     log(nccltune::abi::kLogInfo, nccltune::abi::kSubsysTuning, __FILE__, __LINE__, "read %zd",

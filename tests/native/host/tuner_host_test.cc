@@ -271,6 +271,13 @@ TEST_F(TunerHostTest, AsksForTheChunkOfTheWholeMessageWithCollNet) {
             std::string::npos);
 }
 
+TEST_F(TunerHostTest, StandsInForNcclsVersion) {
+  for (const char* code : {"version 22209\n", "version 22809\n", "version 23209\n"}) {
+    ASSERT_TRUE(Start((std::atoi(code + 8) - 20000) / 100, "version"));
+    EXPECT_NE(Lines(report_.log).find(code), std::string::npos) << Lines(report_.log);
+  }
+}
+
 TEST_F(TunerHostTest, KeepsThePluginsWarnings) {
   ASSERT_TRUE(Start(28, "log=careful"));
   const Decision decision = Ask();
