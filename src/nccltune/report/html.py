@@ -82,8 +82,8 @@ def first_condition(report: Report) -> ConditionRow | None:
 
 
 def typeset(text: str) -> str:
-    """`1.4x` with a multiplication sign, as print has it."""
-    return _TIMES.sub("×", text)
+    """`1.4x` with a multiplication sign and units that stay with their number, as print has it."""
+    return words.unbroken(_TIMES.sub("×", text))
 
 
 def pieces(text: str) -> list[str]:

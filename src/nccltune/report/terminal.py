@@ -75,7 +75,7 @@ class _Page:
     def wrapped(self, text: str, *, label: str = "", style: str = "", indent: int = 0) -> None:
         """A paragraph; `label` stands before its first line, which starts at `indent`."""
         first, *others = textwrap.wrap(
-            self._safe(text), max(20, self.width - indent), break_on_hyphens=False
+            words.unbroken(self._safe(text)), max(20, self.width - indent), break_on_hyphens=False
         ) or [""]
         self.line((label.ljust(indent), "dim" if label else ""), (first, style))
         for other in others:
@@ -91,7 +91,7 @@ class _Page:
         self.line("")
 
     def _safe(self, text: str) -> str:
-        text = words.printable(text)
+        text = words.printable(text).replace("\u00a0", " ")
         if self._ascii:
             text = text.translate(_ASCII).encode("ascii", "replace").decode()
         return text
@@ -154,9 +154,9 @@ def _findings(page: _Page, report: Report) -> None:
     if not report.findings:
         page.line("  nothing: the curves are as they should be")
     for finding in report.findings:
-        where = f"{finding.where}: " if finding.where else ""
+        where = f", {finding.where}" if finding.where else ""
         page.wrapped(
-            f"{finding.heading}. {where}{finding.sentence}",
+            f"{finding.heading}{where}. {finding.sentence}",
             label=f"{finding.number:>4}",
             indent=6,
             style=_COLOUR.get(finding.kind, ""),

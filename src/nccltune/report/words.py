@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers and ranges as people read them: three significant digits, binary sizes."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -24,6 +25,10 @@ NOISE_WORDS = {
     "split rounds": "A/A: odd against even rounds of the default",
     "assumed": "assumed: one timing a point cannot tell noise",
 }
+
+
+_WORD = re.compile(r"[a-z]+(?=[ ,:]|$)")
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|us|µs|ms|s|GB/s)(?!\w))")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -97,11 +102,16 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital and a full stop."""
+    """`text` with a full stop, and a capital unless it starts with a name (`tree/ll`, `a.txt`)."""
     text = text.strip()
-    if not text:
-        return text
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+    if _WORD.match(text):
+        text = text[0].upper() + text[1:]
+    return text + ("" if text.endswith((".", "!", "?")) or not text else ".")
+
+
+def unbroken(text: str) -> str:
+    """`text` with a no-break space between a number and its unit."""
+    return _UNIT.sub("\u00a0", text)
 
 
 def printable(text: str) -> str:

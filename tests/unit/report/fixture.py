@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A made-up study with one of everything a report can show, as the results it is built from.
+
+`python -m tests.unit.report.fixture` writes the snapshot of the terminal form anew.
+"""
+
+import io
+from pathlib import Path
+
+from nccltune.analyze.findings import NOT_TUNING
+from nccltune.analyze.result import (
+    Analysis,
+    Condition,
+    ConditionAnalysis,
+    Curve,
+    Noise,
+    Point,
+    Saturation,
+)
+from nccltune.model.choice import Algorithm, Choice, Protocol, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.platform import Platform
+from nccltune.model.rule import Rule
+from nccltune.model.scale import Scale
+from nccltune.report.build import build
+from nccltune.report.data import Commands, Report
+from nccltune.tune.result import (
+    Decision,
+    LeftAlone,
+    RuleEvidence,
+    TunedGroup,
+    TuneOptions,
+    Tuning,
+)
+
+SNAPSHOT = Path(__file__).with_name("terminal-80.txt")
+SIZES = [1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26]
+SCALE = Scale(2, 16)
+TIMES: dict[Collective, dict[str, list[float | None]]] = {
+    Collective.ALLREDUCE: {
+        "default": [40.0, 60.0, 210.0, 480.0, 3100.0],
+        "ring/simple": [90.0, 95.0, 150.0, 420.0, 3000.0],
+        "tree/ll": [25.0, 40.0, 300.0, None, None],
+    },
+    Collective.REDUCESCATTER: {
+        "default": [30.0, 40.0, 100.0, 250.0, 1700.0],
+        "ring/ll": [30.1, 40.2, 140.0, 900.0, 9000.0],
+    },
+}
+"""Median time in us by collective, choice and size; None where it was not measured."""
+PLATFORM = Platform(
+    name="two-racks",
+    gpu="NVIDIA H100",
+    gpus=16,
+    link="NVLink",
+    network="IB",
+    nodes=2,
+    nccl_version="2.28.9",
+    driver_version="580.159",
+    settings={"NCCL_IB_HCA": "mlx5"},
+    line_rate_gb_per_s=50.0,
+    recorded_at="2026-11-21T10:00:00+00:00",
+)
+COMMANDS = Commands("nccltune report studies/two-racks", "nccltune env studies/two-racks")
+
+
+def condition(collective: Collective) -> ConditionAnalysis:
+    """The curves of one collective; every interval is 4 % wide."""
+    curves = []
+    for label, times in TIMES[collective].items():
+        points = [
+            Point(
+                bytes=size,
+                n=16 if label == "default" else 8,
+                time_us=time,
+                low_us=time * 0.98,
+                high_us=time * 1.02,
+                spread=0.01,
+                busbw_gb_per_s=collective.busbw_gb_per_s(size, time, SCALE.ranks),
+            )
+            for size, time in zip(SIZES, times, strict=True)
+            if time is not None
+        ]
+        curves.append(Curve(parse_choice(label), points))
+    peak = curves[0].points[-1].busbw_gb_per_s
+    return ConditionAnalysis(
+        condition=Condition(collective, SCALE),
+        curves=curves,
+        noise=Noise("a/a series", 0.011, 0.03, len(SIZES)),
+        saturation=Saturation(peak, SIZES[-1], SIZES[-2], SIZES[-1], True, peak / 50),
+        samples=32 * len(SIZES),
+        rounds=8,
+    )
+
+
+def findings() -> list[Finding]:
+    """One of each that matters, in the order an analysis has them."""
+    here = {"collective": Collective.ALLREDUCE, "scale": SCALE}
+    title = "all-reduce, 2 nodes, 16 ranks"
+    there = {"collective": Collective.REDUCESCATTER, "scale": SCALE}
+    return [
+        Finding(
+            kind=FindingKind.SUSPECT_RUN,
+            sentence="run-3.txt: all 16 ranks are on one host, though 2 nodes are claimed",
+        ),
+        Finding(
+            kind=FindingKind.BAD_CROSSOVER,
+            sentence=f"{title}: from 1 KiB to 256 KiB the default is not the best: tree/ll is up "
+            "to 1.60x faster",
+            min_bytes=SIZES[0],
+            max_bytes=SIZES[2],
+            tuning=True,
+            **here,  # type: ignore[arg-type]  # two keyword arguments of their own types
+        ),
+        Finding(
+            kind=FindingKind.NOT_A_TUNING_PROBLEM,
+            sentence="reduce-scatter, 2 nodes, 16 ranks: even the best choice dips between 256 KiB "
+            f"and 4 MiB. {NOT_TUNING}",
+            min_bytes=SIZES[2],
+            max_bytes=SIZES[3],
+            tuning=False,
+            **there,  # type: ignore[arg-type]  # as above
+        ),
+        Finding(
+            kind=FindingKind.DIP,
+            sentence=f"{title}: bus bandwidth falls from 2.3 GB/s to 2.1 GB/s",
+            min_bytes=SIZES[2],
+            max_bytes=SIZES[3],
+            tuning=True,
+            **here,  # type: ignore[arg-type]  # as above
+        ),
+    ]
+
+
+def analysis() -> Analysis:
+    """Both collectives."""
+    conditions = [condition(Collective.REDUCESCATTER), condition(Collective.ALLREDUCE)]
+    return Analysis(PLATFORM, conditions, findings(), sum(item.samples for item in conditions))
+
+
+def tuning() -> Tuning:
+    """Two rules for all-reduce, none for reduce-scatter."""
+    tree, ring = Choice(Algorithm.TREE, Protocol.LL), Choice(Algorithm.RING, Protocol.SIMPLE)
+    reduced = TunedGroup(
+        collective=Collective.ALLREDUCE,
+        scale=SCALE,
+        registered=None,
+        rounds=8,
+        noise=0.011,
+        noise_source="a/a series",
+        rules=[
+            RuleEvidence(
+                rule=Rule(Collective.ALLREDUCE, 1 << 10, 60_000, tree, 2, 16),
+                sizes=SIZES[:2],
+                timings=48,
+                sure=True,
+                reason="faster than the default beyond noise (1.1 %) in 8 rounds",
+                gain=1.55,
+                gain_low=1.5,
+                gain_high=1.6,
+                least=1.5,
+                most=1.6,
+            ),
+            RuleEvidence(
+                rule=Rule(Collective.ALLREDUCE, 60_001, 1 << 20, ring, 2, 16),
+                sizes=SIZES[2:3],
+                timings=24,
+                sure=False,
+                reason="faster than the default beyond an assumed noise of 5 %",
+                gain=1.4,
+                gain_low=1.3,
+                gain_high=1.5,
+                least=1.4,
+                most=1.4,
+            ),
+        ],
+        left_alone=[
+            LeftAlone(SIZES[3], SIZES[4], 2, "the best choice gains less than 3 % (noise 1.1 %)")
+        ],
+        decisions=[
+            _decision(SIZES[0], 40.0, tree, 25.0),
+            _decision(SIZES[1], 60.0, tree, 40.0),
+            _decision(SIZES[2], 210.0, ring, 150.0),
+            _decision(SIZES[3], 480.0, None, 480.0),
+            _decision(SIZES[4], 3100.0, None, 3100.0),
+        ],
+        expected_gain=1.497,
+        recovered=0.96,
+    )
+    alone = TunedGroup(
+        collective=Collective.REDUCESCATTER,
+        scale=SCALE,
+        registered=None,
+        rounds=8,
+        noise=0.011,
+        noise_source="a/a series",
+        rules=[],
+        left_alone=[LeftAlone(SIZES[0], SIZES[4], 5, "the default is the fastest measured")],
+        decisions=[
+            _decision(size, time or 0.0, None, time or 0.0)
+            for size, time in zip(SIZES, TIMES[Collective.REDUCESCATTER]["default"], strict=True)
+        ],
+        expected_gain=None,
+        recovered=None,
+    )
+    return Tuning(
+        study="two-racks",
+        created="2026-11-21",
+        options=TuneOptions(),
+        groups=[reduced, alone],
+        samples=320,
+        nccl_version="2.28.9",
+        gpu="NVIDIA H100",
+    )
+
+
+def report() -> Report:
+    """The whole report."""
+    sources = ["run-1.txt: nccl-tests text, 160 samples", "run-3.txt: nccl-tests text, 160 samples"]
+    return build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", sources=sources)
+
+
+def terminal_text(shown: Report, width: int = 80, encoding: str = "utf-8") -> str:
+    """The terminal form without colour."""
+    from rich.console import Console
+
+    from nccltune.report.terminal import render
+
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding=encoding, write_through=True) as file:
+        render(shown, Console(file=file, width=width, highlight=False))
+        return raw.getvalue().decode(encoding)
+
+
+def _decision(size: int, default: float, choice: Choice | None, tuned: float) -> Decision:
+    gain = default / tuned if choice else None
+    return Decision(
+        bytes=size,
+        choice=choice,
+        default_us=default,
+        tuned_us=tuned,
+        best=choice,
+        best_us=tuned,
+        gain=gain,
+        gain_low=gain and gain * 0.96,
+        gain_high=gain and gain * 1.04,
+    )
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(terminal_text(report()), encoding="utf-8")

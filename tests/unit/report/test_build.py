@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis, Noise
+from nccltune.model.collective import Collective
+from nccltune.model.finding import FindingKind
+from nccltune.model.platform import Platform
+from nccltune.report.build import build
+from nccltune.report.data import ConditionRow, Report
+from tests.unit.report.fixture import COMMANDS, SIZES, TIMES, analysis, report, tuning
+
+
+def built(of: Analysis) -> Report:
+    return build(of, tuning(), commands=COMMANDS, tool_version="0.1.0")
+
+
+def allreduce(shown: Report) -> ConditionRow:
+    return next(item for item in shown.conditions if item.collective == "allreduce")
+
+
+def test_the_data_survives_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(report()), type=Report) == report()
+
+
+def test_curves_carry_every_point_with_its_interval_and_n() -> None:
+    default = allreduce(report()).series[0]
+    assert (default.label, default.role) == ("default", "default")
+    assert default.bytes == SIZES
+    assert default.n == [16] * 5
+    assert default.time_us == TIMES[Collective.ALLREDUCE]["default"]
+    assert default.low_us[0] == pytest.approx(39.2)
+    assert default.high_us[0] == pytest.approx(40.8)
+    # busbw of an all-reduce: bytes / time x 2 (ranks - 1) / ranks.
+    assert default.busbw_gb_per_s[4] == pytest.approx((1 << 26) / 3.1e6 * 30 / 16, rel=1e-5)
+
+
+def test_the_tuned_curve_takes_the_points_of_the_choices_that_the_rules_name() -> None:
+    tuned = allreduce(report()).series[1]
+    assert (tuned.label, tuned.role) == ("tuned, predicted", "tuned")
+    assert tuned.choice == ["tree/ll", "tree/ll", "ring/simple", "default", "default"]
+    assert tuned.time_us == [25.0, 40.0, 150.0, 480.0, 3100.0]
+    assert tuned.n == [8, 8, 8, 16, 16]
+
+
+def test_without_rules_there_is_no_tuned_curve() -> None:
+    labels = [line.label for line in report().conditions[0].series]
+    assert labels == ["default", "ring/ll"]
+
+
+def test_a_choice_that_a_condition_lacks_is_a_gap() -> None:
+    whole = analysis()
+    poorer = whole.conditions[1]
+    curves = [curve for curve in poorer.curves if getattr(curve.choice, "label", "") != "tree/ll"]
+    changed = msgspec.structs.replace(
+        whole, conditions=[msgspec.structs.replace(poorer, curves=curves)]
+    )
+    row = allreduce(built(changed))
+    assert row.series[1].time_us == [None, None, 150.0, 480.0, 3100.0]
+    assert row.map.path == [None, None, 1, 0, 0]
+
+
+def test_the_choice_map_is_relative_to_the_fastest_at_each_size() -> None:
+    found = allreduce(report()).map
+    assert found.choices == ["default", "ring/simple", "tree/ll"]
+    assert found.relative[0] == pytest.approx([1.6, 1.5, 1.4, 480 / 420, 3100 / 3000], rel=1e-5)
+    assert found.relative[2] == [1.0, 1.0, 2.0, None, None]
+    assert found.path == [2, 2, 1, 0, 0]
+
+
+def test_findings_are_numbered_marked_and_linked_to_their_curve() -> None:
+    shown = report()
+    assert [finding.id for finding in shown.findings] == [f"finding-{n}" for n in (1, 2, 3, 4)]
+    assert [finding.conditions for finding in shown.findings] == [
+        [],
+        ["condition-2"],
+        ["condition-1"],
+        ["condition-2"],
+    ]
+    marks = [(mark.finding, mark.min_bytes, mark.max_bytes) for mark in allreduce(shown).marks]
+    assert marks == [(2, SIZES[0], SIZES[2]), (4, SIZES[2], SIZES[3])]
+    assert shown.findings[1].where == "all-reduce"
+    assert shown.findings[1].sentence.startswith("From 1 KiB to 256 KiB the default")
+
+
+def test_what_to_check_first_stands_once_and_only_where_it_is_needed() -> None:
+    shown = report()
+    base = shown.findings[2]
+    assert base.kind is FindingKind.NOT_A_TUNING_PROBLEM
+    assert base.sentence == "Even the best choice dips between 256 KiB and 4 MiB."
+    assert len(shown.check_first) == 4
+    fine = msgspec.structs.replace(analysis(), findings=[])
+    assert built(fine).check_first == []
+
+
+def in_place(item: ConditionAnalysis) -> ConditionAnalysis:
+    condition = msgspec.structs.replace(item.condition, in_place=True)
+    return msgspec.structs.replace(item, condition=condition)
+
+
+def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None:
+    whole = analysis()
+    plain = whole.conditions[1]
+    shown = built(msgspec.structs.replace(whole, conditions=[plain, in_place(plain)]))
+    assert [item.label for item in shown.conditions] == [
+        "all-reduce, 2 nodes, 16 ranks",
+        "all-reduce, 2 nodes, 16 ranks, in place",
+    ]
+    assert shown.findings[1].conditions == ["condition-1"]
+    # The rules hold for both: a tuner is not told whether a call is in place.
+    assert [item.group for item in shown.conditions] == ["group-1", "group-1"]
+
+
+def test_labels_stay_apart_when_titles_do_not() -> None:
+    whole = analysis()
+    floats = whole.conditions[1]
+    condition = msgspec.structs.replace(floats.condition, dtype="bfloat16")
+    halves = msgspec.structs.replace(floats, condition=condition)
+    shown = built(msgspec.structs.replace(whole, conditions=[floats, halves, halves]))
+    assert len({item.label for item in shown.conditions}) == 3
+    assert "bfloat16" in shown.conditions[1].label
+
+
+def test_a_collective_no_tuner_is_asked_about_has_curves_and_no_group() -> None:
+    whole = analysis()
+    sendrecv = msgspec.structs.replace(
+        whole.conditions[0], condition=Condition(Collective.SENDRECV, tuning().groups[0].scale)
+    )
+    shown = built(msgspec.structs.replace(whole, conditions=[sendrecv]))
+    assert shown.conditions[0].group is None
+    assert shown.conditions[0].map.path == [0] * 5
+
+
+def facts(shown: Report) -> dict[str, str]:
+    return {fact.label: fact.value for fact in shown.facts}
+
+
+def test_the_header_says_platform_versions_date_n_and_noise_floor() -> None:
+    shown = report()
+    assert facts(shown) == {
+        "Platform": "16 x NVIDIA H100 · NVLink · 2 nodes · net IB",
+        "Versions": "NCCL 2.28.9 · driver 580.159 · nccltune 0.1.0",
+        "Measured": "2026-11-21, 2 nodes, 16 ranks",
+        "Timings (n)": "320 timings in 8 rounds",
+        "Noise floor": "1.1 % typical, 3 % at worst",
+        "Settings": "NCCL_IB_HCA=mlx5",
+    }
+    noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
+    assert noise.note == "A/A: the default measured twice in every round"
+
+
+def test_an_unknown_platform_is_not_made_up() -> None:
+    bare = msgspec.structs.replace(analysis(), platform=Platform(name="somewhere"))
+    shown = build(
+        bare,
+        msgspec.structs.replace(tuning(), nccl_version=None),
+        commands=COMMANDS,
+        tool_version="0.1.0",
+    )
+    found = facts(shown)
+    assert found["Platform"] == "somewhere"
+    assert found["Versions"] == "nccltune 0.1.0"
+    assert found["Analysed"] == "2026-11-21, 2 nodes, 16 ranks"
+    assert "Settings" not in found
+
+
+def test_assumed_noise_is_called_assumed() -> None:
+    whole = analysis()
+    single = [
+        msgspec.structs.replace(item, noise=Noise("assumed", 0.05, 0.05, 5), rounds=1)
+        for item in whole.conditions
+    ]
+    shown = built(msgspec.structs.replace(whole, conditions=single))
+    noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
+    assert noise.value == "5 % typical"
+    assert noise.note == "assumed: one timing a point cannot tell noise"
+    assert facts(shown)["Timings (n)"] == "320 timings in 1 round"
+    assert not shown.conditions[0].noise.known
+
+
+def test_an_empty_analysis_gives_an_empty_report() -> None:
+    empty = Analysis(Platform(name="new"), [], [], 0)
+    shown = build(
+        empty,
+        msgspec.structs.replace(tuning(), groups=[]),
+        commands=COMMANDS,
+        tool_version="0.1.0",
+    )
+    assert shown.verdict == "Nothing was measured yet."
+    assert (shown.conditions, shown.groups, shown.findings) == ([], [], [])
