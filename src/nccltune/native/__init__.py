@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The native parts: where they are installed, and what any tuner plugin decides."""
+
+from nccltune.native.locate import host_path, tuner_path
+from nccltune.native.plugin_host import PluginHost, exported_interfaces
+from nccltune.native.records import (
+    Caution,
+    ConstantChange,
+    Decided,
+    Decision,
+    Failure,
+    HostInit,
+    LogLine,
+    Pair,
+    TableChange,
+)
+
+__all__ = [
+    "Caution",
+    "ConstantChange",
+    "Decided",
+    "Decision",
+    "Failure",
+    "HostInit",
+    "LogLine",
+    "Pair",
+    "PluginHost",
+    "TableChange",
+    "exported_interfaces",
+    "host_path",
+    "tuner_path",
+]

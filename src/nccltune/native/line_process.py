@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A child process that answers lines with lines: time limits, and its last words."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+_KEPT_BYTES = 64 * 1024
+_LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+class ProcessEnded(Exception):  # noqa: N818 - it may have ended well
+    """The process ended instead of answering; `status` is as in `Popen.returncode`."""
+
+    def __init__(self, status: int, stderr: str) -> None:
+        super().__init__(ending(status))
+        self.status = status
+        self.stderr = stderr
+
+
+class NoAnswer(Exception):  # noqa: N818 - a plain fact for the caller to judge
+    """The process did not answer in time, or without end; it was killed."""
+
+
+class LineProcess:
+    """Starts `arguments`; standard error is kept (its last 64 KiB), not shown."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            arguments,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        self._answers = b""
+        self._errors = b""
+        self._selector = selectors.DefaultSelector()
+        for pipe in (self._stdout, self._process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+            self._selector.register(pipe, selectors.EVENT_READ)
+
+    @property
+    def stderr(self) -> str:
+        """The last of what it wrote to standard error."""
+        return self._errors.decode(errors="replace").strip()
+
+    def send(self, line: bytes) -> None:
+        """Write one line, without its end. A process that has gone is found by `receive`."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.write(line + b"\n")
+            self._stdin.flush()
+
+    def receive(self, limit_s: float) -> bytes:
+        """The next line of its standard output, without its end.
+
+        Raises ProcessEnded if it ends first and NoAnswer, having killed it, after `limit_s`
+        seconds.
+        """
+        deadline = time.monotonic() + limit_s
+        while b"\n" not in self._answers:
+            open_pipes = len(self._selector.get_map())
+            if open_pipes == 0:
+                raise ProcessEnded(self._wait(deadline), self.stderr)
+            left = deadline - time.monotonic()
+            if left <= 0 or len(self._answers) > _LONGEST_ANSWER_BYTES:
+                self.kill()
+                raise NoAnswer
+            self._read(left)
+        line, _, self._answers = self._answers.partition(b"\n")
+        return line
+
+    def _read(self, wait_s: float) -> None:
+        for key, _ in self._selector.select(wait_s):
+            data = os.read(key.fd, 65536)
+            if not data:
+                self._selector.unregister(key.fileobj)
+            elif key.fileobj is self._stdout:
+                self._answers += data
+            else:
+                self._errors = (self._errors + data)[-_KEPT_BYTES:]
+
+    def _wait(self, deadline: float) -> int:
+        try:
+            return self._process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NoAnswer from None
+
+    def finish(self, limit_s: float) -> int | None:
+        """Close its standard input and give it `limit_s` seconds to end; kill it then.
+
+        Returns its exit status, None if it had to be killed.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        deadline = time.monotonic() + limit_s
+        while self._selector.get_map() and time.monotonic() < deadline:
+            self._read(max(0.0, deadline - time.monotonic()))
+        try:
+            return self._wait(deadline)
+        except NoAnswer:
+            return None
+
+    def kill(self) -> None:
+        """End it at once and collect it."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self.kill()
+        self._selector.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def ending(status: int) -> str:
+    """How a process ended, in words: `was killed by SIGSEGV`, `ended with status 3`."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the native parts are installed."""
+
+import os
+from pathlib import Path
+
+import nccltune
+from nccltune.model.errors import PlatformError
+
+ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
+"""A folder with `lib/` and `bin/` to be used in place of the installed one."""
+TUNER = Path("lib", "libnccl-tuner-nccltune.so")
+HOST = Path("bin", "nccltune-host")
+
+
+def tuner_path() -> Path:
+    """Our tuner plugin, as an absolute path.
+
+    Raises PlatformError when it is not installed.
+    """
+    return _find(TUNER, "the tuner plugin")
+
+
+def host_path() -> Path:
+    """The program that plays NCCL's side of a tuner plugin, as an absolute path.
+
+    Raises PlatformError when it is not installed.
+    """
+    return _find(HOST, "the plugin host")
+
+
+def _find(part: Path, what: str) -> Path:
+    chosen = os.environ.get(ENVIRONMENT_VARIABLE)
+    if chosen:
+        path = Path(chosen).absolute() / part
+        if path.is_file():
+            return path
+        raise PlatformError(
+            f"{what} is not there",
+            where=str(path),
+            hint=f"{ENVIRONMENT_VARIABLE} names a folder that must hold {part}; unset it to use "
+            "the installed one",
+        )
+    # An editable installation has the sources and the built parts in different folders, both of
+    # which are in the package's path.
+    folders = [Path(folder).absolute() / "native" for folder in nccltune.__path__]
+    for folder in folders:
+        if (folder / part).is_file():
+            return folder / part
+    looked = ", ".join(str(folder / part) for folder in folders)
+    raise PlatformError(
+        f"{what} ({part.name}) is not installed; looked for {looked}",
+        hint=f"install the package with its native parts (pip install .), or set "
+        f"{ENVIRONMENT_VARIABLE} to a folder that holds {part}",
+    )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Asks any tuner plugin what it decides, in a process of its own."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from nccltune.model.choice import Algorithm, Protocol
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
+from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
+from nccltune.native.locate import host_path
+from nccltune.native.records import Decision, HostInit, Symbols
+
+Costs = Mapping[tuple[Algorithm, Protocol], float]
+"""NCCL's predictions in us; a combination left out is one that NCCL cannot run."""
+Feature = Literal["nvls", "collnet", "ll128"]
+TIMEOUT_S = 10.0
+_T = TypeVar("_T")
+
+
+class PluginHost:
+    """A tuner plugin, loaded as `nccl_version` loads it for a communicator of `scale`.
+
+    To be used in a `with` statement; entering starts the host program, loads the plugin and calls
+    its init. `environment` is laid over this process's own, a None takes a variable away: the
+    plugin reads NCCL_TUNER_CONFIG_FILE and its like from there. `without` names what the platform
+    lacks, where no costs are given. A call that takes longer than `timeout_s` seconds ends the
+    process.
+
+    Errors: PlatformError if the host is not installed or the plugin cannot be loaded,
+    LaunchError if the plugin fails in init, crashes, hangs or ends the process, InputError for an
+    NCCL version or a scale that no tuner is asked at.
+    """
+
+    def __init__(
+        self,
+        tuner: Path | str,
+        *,
+        nccl_version: str,
+        scale: Scale,
+        min_ranks_per_node: int | None = None,
+        max_ranks_per_node: int | None = None,
+        channels: int | None = None,
+        without: Iterable[Feature] = (),
+        environment: Mapping[str, str | None] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        program: Path | None = None,
+    ) -> None:
+        self._tuner = Path(tuner).absolute()
+        self._timeout_s = timeout_s
+        self._program = program
+        self._environment = _laid_over(environment or {})
+        self._arguments = [f"--tuner={self._tuner}", f"--nccl={nccl_version}"]
+        options = {
+            "nodes": scale.nodes,
+            "ranks": scale.ranks,
+            "min-ranks-per-node": min_ranks_per_node,
+            "max-ranks-per-node": max_ranks_per_node,
+            "channels": channels,
+            "without": ",".join(without) or None,
+        }
+        self._arguments += [f"--{key}={value}" for key, value in options.items() if value]
+        self._process: LineProcess | None = None
+        self._init: HostInit | None = None
+
+    @property
+    def init(self) -> HostInit:
+        """How loading and init went: interface, log lines, edited constants, warnings."""
+        assert self._init is not None, "the host is used outside of its with statement"
+        return self._init
+
+    def __enter__(self) -> Self:
+        self._process = LineProcess(
+            [str(self._program or host_path()), *self._arguments], self._environment
+        )
+        try:
+            answer = self._receive("loading it")
+            self._init = _decode(answer, HostInit)
+            if self._init.error is not None:
+                self._raise_start_failure(self._init)
+        except BaseException:
+            self._process.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        process, self._process = self._process, None
+        with process:
+            if kind is not None:
+                return
+            status = process.finish(self._timeout_s)
+            if status is None:
+                raise self._hung("finalize")
+            if status != 0:
+                raise self._ended(status, process.stderr, "finalize")
+
+    def decide(
+        self,
+        collective: Collective,
+        size: int,
+        *,
+        pipe_ops: int = 1,
+        registered: bool = False,
+        costs: Costs | None = None,
+        log: bool = False,
+    ) -> Decision:
+        """What comes of one call for `size` bytes, counted as NCCL's tuner does.
+
+        Without `costs` every combination that NCCL has for this collective and scale is offered at
+        one nominal cost, and what NCCL itself would pick stays unknown. `log` asks for all of the
+        plugin's log lines in place of its warnings alone.
+        """
+        assert self._process is not None, "the host is used outside of its with statement"
+        request: dict[str, Any] = {
+            "op": "decide",
+            "collective": collective.value,
+            "bytes": size,
+            "pipe_ops": pipe_ops,
+            "registered": registered,
+            "log": log,
+        }
+        if costs is not None:
+            request["costs"] = {
+                f"{algorithm.value}/{protocol.value}": cost
+                for (algorithm, protocol), cost in costs.items()
+            }
+        self._process.send(msgspec.json.encode(request))
+        doing = f"{collective.value} of {format_bytes(size)}"
+        answer = self._receive(doing)
+        problem = msgspec.json.decode(answer).get("error") or {}
+        if problem.get("kind") == "request":
+            raise InputError(str(problem.get("text")), where=doing)
+        return _decode(answer, Decision)
+
+    def _receive(self, doing: str) -> bytes:
+        assert self._process is not None
+        try:
+            return self._process.receive(self._timeout_s)
+        except NoAnswer:
+            raise self._hung(doing) from None
+        except ProcessEnded as end:
+            raise self._ended(end.status, end.stderr, doing) from None
+
+    def _hung(self, doing: str) -> LaunchError:
+        return LaunchError(
+            f"the plugin gave no answer within {self._timeout_s:g} s ({doing})",
+            where=str(self._tuner),
+            hint="NCCL would wait for it without end; the process was killed",
+        )
+
+    def _ended(self, status: int, stderr: str, doing: str) -> NccltuneError:
+        last = stderr.splitlines()[-1] if stderr else ""
+        if status == 2 and doing == "loading it":
+            return InputError(stderr.splitlines()[0].removeprefix("error: ") if stderr else "usage")
+        how = ending(status)
+        blame = "the plugin crashed: its process" if status < 0 else "the plugin's process"
+        return LaunchError(
+            f"{blame} {how} ({doing})",
+            where=str(self._tuner),
+            hint=f"its last words: {last}" if last else "it would take NCCL's process down, too",
+        )
+
+    def _raise_start_failure(self, init: HostInit) -> None:
+        assert init.error is not None
+        where = str(self._tuner)
+        if init.error.kind == "init":
+            said = [line.text for line in init.log if line.level == "WARN"]
+            hint = f"the plugin's warning: {said[-1]}" if said else None
+            raise LaunchError(init.error.text, where=where, hint=hint)
+        exported = ", ".join(f"v{version}" for version in init.exported)
+        hint = f"it exports tuner interface {exported}" if exported else None
+        if init.error.kind == "load":
+            hint = "the file must be a shared object of this machine's architecture, and what it "
+            hint += "links must be found"
+        raise PlatformError(init.error.text, where=where, hint=hint)
+
+
+def exported_interfaces(tuner: Path | str, *, timeout_s: float = TIMEOUT_S) -> list[int]:
+    """The tuner interface versions that a shared object exports, newest first; may be empty.
+
+    Raises PlatformError if it cannot be loaded and LaunchError if loading it takes the process
+    down or does not end.
+    """
+    path = Path(tuner).absolute()
+    arguments = [str(host_path()), "--list-symbols", f"--tuner={path}"]
+    with LineProcess(arguments, dict(os.environ)) as process:
+        try:
+            symbols = _decode(process.receive(timeout_s), Symbols)
+        except NoAnswer:
+            raise LaunchError(f"loading took over {timeout_s:g} s", where=str(path)) from None
+        except ProcessEnded as end:
+            raise LaunchError(
+                f"the process that loaded it {ending(end.status)}", where=str(path)
+            ) from None
+    if symbols.error is not None and symbols.error.kind == "load":
+        raise PlatformError(symbols.error.text, where=str(path))
+    return symbols.exported
+
+
+def _decode(answer: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.DecodeError as error:
+        raise NccltuneError(f"the plugin host answered what is not understood: {error}") from error
+
+
+def _laid_over(changes: Mapping[str, str | None]) -> dict[str, str]:
+    environment = dict(os.environ)
+    for name, value in changes.items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    return environment

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugin host answers. Every field is described in docs/reference/plugin-host.md."""
+
+from typing import Literal
+
+import msgspec
+
+from nccltune.model.choice import Algorithm, Choice, Protocol
+from nccltune.model.collective import Collective
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line that the plugin gave to NCCL's logger; the level is NCCL's (`INFO`, `WARN`)."""
+
+    level: str
+    text: str
+
+
+class Caution(msgspec.Struct, frozen=True):
+    """Something that NCCL would not tell and a person should know; codes are stable."""
+
+    code: str
+    text: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why NCCL could not go on."""
+
+    kind: str
+    text: str
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """An algorithm with a protocol: an entry of NCCL's cost table."""
+
+    algorithm: Algorithm
+    protocol: Protocol
+
+
+class TableChange(msgspec.Struct, frozen=True):
+    """An entry that the plugin changed: costs in us, -1 for not usable, None for not finite."""
+
+    algorithm: Algorithm
+    protocol: Protocol
+    before: float | None
+    after: float | None
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What the plugin settled; None leaves that part to NCCL."""
+
+    algorithm: Algorithm | None
+    protocol: Protocol | None
+    channels: int | None
+    chunk_bytes: int | None
+
+    @property
+    def choice(self) -> Choice | None:
+        """The same as a choice; None if algorithm and protocol are NCCL's own."""
+        if self.algorithm is None or self.protocol is None:
+            return None
+        return Choice(self.algorithm, self.protocol, self.channels, self.chunk_bytes)
+
+    @property
+    def label(self) -> str:
+        """As a choice's label, with `-` for what is left to NCCL: `tree/ll/4`, `-/-/1`."""
+        parts: list[str | int] = [self.algorithm or "-", self.protocol or "-"]
+        if self.channels is not None or self.chunk_bytes is not None:
+            parts.append("-" if self.channels is None else self.channels)
+        if self.chunk_bytes is not None:
+            parts.append(self.chunk_bytes)
+        return "/".join(str(part) for part in parts)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What came of one call of getCollInfo, as the played NCCL version takes it.
+
+    `decided` is `default` if the plugin left everything to NCCL, and None if NCCL fails the call,
+    for which `error` gives the reason. `selected` is what NCCL runs, None where its own
+    predictions were not given and would decide.
+    """
+
+    collective: Collective
+    bytes: int
+    pipe_ops: int
+    registered: bool
+    costs: Literal["nominal", "given"]
+    decided: Decided | Literal["default"] | None
+    selected: Pair | None
+    channels_requested: int
+    table_changed: list[TableChange]
+    warnings: list[Caution]
+    log: list[LogLine]
+    log_dropped: int
+    error: Failure | None
+
+    @property
+    def label(self) -> str:
+        """`default`, `tree/ll/4`, `-/-/1` or `fails`."""
+        if self.decided is None:
+            return "fails"
+        return self.decided if isinstance(self.decided, str) else self.decided.label
+
+
+class ConstantChange(msgspec.Struct, frozen=True):
+    """A constant of NCCL's cost model that the plugin edited in init, by NCCL's name."""
+
+    name: str
+    before: float | None
+    after: float | None
+
+
+class HostInit(msgspec.Struct, frozen=True):
+    """How loading and init went: `interface` is the version that this NCCL takes of the plugin."""
+
+    ok: bool
+    schema_version: int
+    tuner: str
+    nccl: str
+    nccl_known: bool
+    nodes: int
+    ranks: int
+    exported: list[int]
+    interface: int | None
+    plugin: str | None
+    has_chunk_size: bool
+    channel_rule: Literal["replaces", "caps"]
+    constants_changed: list[ConstantChange]
+    warnings: list[Caution]
+    log: list[LogLine]
+    log_dropped: int
+    error: Failure | None
+
+
+class Symbols(msgspec.Struct, frozen=True):
+    """Which tuner interfaces a shared object exports, newest first."""
+
+    exported: list[int]
+    error: Failure | None

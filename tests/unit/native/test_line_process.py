@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
+
+LONG_S = 60.0
+
+
+def python(code: str) -> LineProcess:
+    return LineProcess([sys.executable, "-c", code], dict(os.environ))
+
+
+def test_lines_are_answered_one_by_one() -> None:
+    echo = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
+    with python(echo) as process:
+        for word in (b"a", b"bc"):
+            process.send(word)
+            assert process.receive(LONG_S) == word * 2
+        assert process.finish(LONG_S) == 0
+
+
+def test_two_lines_that_come_at_once_are_two_answers() -> None:
+    with python("print('one'); print('two')") as process:
+        assert process.receive(LONG_S) == b"one"
+        assert process.receive(LONG_S) == b"two"
+
+
+def test_an_end_without_answer_is_told_with_the_last_words() -> None:
+    code = "import sys; sys.stderr.write('x' * 200000 + 'last words'); sys.exit(7)"
+    with python(code) as process, pytest.raises(ProcessEnded) as caught:
+        process.receive(LONG_S)
+    assert caught.value.status == 7
+    assert caught.value.stderr.endswith("last words")
+    assert len(caught.value.stderr) <= 64 * 1024
+
+
+def test_a_signal_is_told() -> None:
+    with (
+        python("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)") as process,
+        pytest.raises(ProcessEnded, match="SIGSEGV"),
+    ):
+        process.receive(LONG_S)
+
+
+def test_a_process_that_does_not_answer_is_killed() -> None:
+    with python("import time; time.sleep(600)") as process:
+        with pytest.raises(NoAnswer):
+            process.receive(0.2)
+        with pytest.raises(ProcessEnded, match="SIGKILL"):
+            process.receive(LONG_S)
+
+
+def test_a_process_that_does_not_end_is_killed() -> None:
+    with python("import time; print('up', flush=True); time.sleep(600)") as process:
+        assert process.receive(LONG_S) == b"up"
+        assert process.finish(0.2) is None
+
+
+def test_sending_to_a_process_that_has_gone_is_found_when_receiving() -> None:
+    with python("") as process:
+        with pytest.raises(ProcessEnded):
+            process.receive(LONG_S)
+        process.send(b"x" * 100000)
+        with pytest.raises(ProcessEnded):
+            process.receive(LONG_S)
+
+
+def test_leaving_ends_the_process(tmp_path: Path) -> None:
+    with python("import os, time; print(os.getpid(), flush=True); time.sleep(600)") as process:
+        pid = int(process.receive(LONG_S))
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_endings_in_words() -> None:
+    assert ending(3) == "ended with status 3"
+    assert ending(-11) == "was killed by SIGSEGV"
+    assert ending(-200) == "was killed by signal 200"
