@@ -126,7 +126,7 @@ def test_the_call_reaches_the_plugin(start: Callable[..., PluginHost]) -> None:
 
 
 def test_wrong_values_are_warnings(start: Callable[..., PluginHost]) -> None:
-    with start("set=21:0 set=18:0 channels=-2") as host:
+    with start("set=21:0 set=20:0 channels=-2") as host:
         decision = host.decide(Collective.ALLREDUCE, 4096)
         assert [warning.code for warning in decision.warnings] == [
             "wrote_outside",
@@ -135,7 +135,7 @@ def test_wrong_values_are_warnings(start: Callable[..., PluginHost]) -> None:
             "not_usable_selected",
         ]
         assert decision.label == "pat/simple/-2"
-    with start("set=18:0 channels=-2", version="2.31.2") as host:
+    with start("set=20:0 channels=-2", version="2.31.2") as host:
         decision = host.decide(Collective.ALLREDUCE, 4096)
         assert decision.label == "-/-"
 
