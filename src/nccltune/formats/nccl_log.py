@@ -65,6 +65,7 @@ class NcclLog:
         self.settings: dict[str, str] = {}
         self._by_total: dict[tuple[str | None, int], Ran | None] = {}
         self._by_task: dict[tuple[str | None, int], Ran | None] = {}
+        self.whole_environment = False
         self._last = ""
 
     def observe(self, message: str) -> None:
@@ -93,8 +94,10 @@ class NcclLog:
 
     @property
     def would_tell(self) -> bool:
-        """Whether a forced choice would have been seen: the log has the lines of a start."""
-        return self.ranks is not None or self.says_choices or bool(self.settings)
+        """Whether a forced choice would have been seen: the log has the lines of a start, or the
+        whole environment is known."""
+        known = self.whole_environment or bool(self.settings)
+        return known or self.ranks is not None or self.says_choices
 
     @property
     def functions(self) -> set[Collective]:

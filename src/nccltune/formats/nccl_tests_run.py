@@ -76,6 +76,7 @@ class Run:
         self.graph = 0
         self.registered = False
         self.devices: list[Device] = []
+        self.hosts_told = True
         self.log = NcclLog()
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
@@ -134,7 +135,9 @@ class Run:
 
     @property
     def hosts(self) -> int | None:
-        """Distinct hosts by the device list."""
+        """Distinct hosts by the device list; None where NCCL was told other ones (NCCL_HOSTID)."""
+        if not self.hosts_told:
+            return None
         return len({device.host for device in self.group}) or None
 
     @property

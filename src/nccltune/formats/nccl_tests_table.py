@@ -72,7 +72,7 @@ class Table:
         report.rows += 1
         if row.size == 0:
             report.rows_size_0 += 1
-            self._busbw_count += len(row.timings)
+            self.count_empty(len(row.timings))
             return
         timings = [self._usable(row, timing) for timing in row.timings]
         flat: list[object] = [
@@ -88,6 +88,10 @@ class Table:
             flat += [timing.time_us, timing.busbw, timing.wrong]
         self.rows.append(tuple(flat))
         report.rows -= 1  # counted with the others in emit
+
+    def count_empty(self, timings: int) -> None:
+        """Count the timings of a row of size 0 into the average: they are in the printed one."""
+        self._busbw_count += timings
 
     def _usable(self, row: Row, timing: Timing) -> Timing:
         wrong = timing.wrong
@@ -257,7 +261,6 @@ class Table:
         graph = run.graph > 0
         registered = run.registered or graph
         targets: dict[int, _Target | None] = {}
-        counts: dict[AnyChoice, int] = {}
         samples: list[Sample] = []
         placements = list(enumerate(self.layout.in_place))
         wrong_rows = lost = 0
@@ -276,6 +279,8 @@ class Table:
             scope = target.scope
             for index, in_place in placements:
                 time_us = row[7 + 3 * index]
+                if time_us is None:
+                    continue
                 if not time_us:
                     report.cannot_read(
                         line, "", "CPU time only: bandwidth too low to tell the time"
@@ -313,7 +318,6 @@ class Table:
                         at=at,
                     )
                 )
-            counts[target.choice] = counts.get(target.choice, 0) + len(placements)
         rounds.rounds = most
         if wrong_rows:
             report.flag(
@@ -357,12 +361,15 @@ class Table:
         )
         factor = collective.bus_factor(ranks) / 1e3 if checked and collective and ranks else 0.0
         total = slack = 0.0
-        first_off, off = 0, 0
+        first_off, off, absent = 0, 0, 0
         placements = range(7, 7 + 3 * len(self.layout.in_place), 3)
         for row in rows:
             size = row[1]
             for place in placements:
                 time_us, printed = row[place], row[place + 1]
+                if time_us is None:
+                    absent += 1
+                    continue
                 # The printed digits end at 0.01 below 1000, at 0.1 or 1 above (6 characters).
                 half = 0.005 if printed < 1000 else 0.05 if printed < 10000 else 0.5
                 total += printed
@@ -376,7 +383,7 @@ class Table:
                     off += 1
         self._busbw_sum += total
         self._busbw_slack += slack
-        self._busbw_count += len(rows) * len(placements)
+        self._busbw_count += len(rows) * len(placements) - absent
         if off and collective is not None:
             self._context.report.flag(
                 FlagKind.BANDWIDTH_MISMATCH,

@@ -42,6 +42,8 @@ def read_text(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
         report.kind = FileKind.NCCL_TESTS_TEXT
     elif reader.log_lines:
         report.kind = FileKind.NCCL_LOG
+    else:
+        report.kind = FileKind.UNKNOWN
 
 
 class _TextReader:

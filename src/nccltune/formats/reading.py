@@ -2,6 +2,7 @@
 """What a reading reports: what was read, what could not be read, what is suspicious."""
 
 from enum import StrEnum
+from pathlib import PurePath
 
 import msgspec
 
@@ -102,10 +103,12 @@ class FileReport(msgspec.Struct, kw_only=True):
     `rows` counts result rows that were understood (one row can give two samples: out of place and
     in place), `rows_size_0` those of size 0, which give none. `unreadable` counts lines, of which
     the first few stand in `first_unreadable`. `ignored` counts lines that carry no result, such as
-    log lines. `error` says why the file was refused as a whole.
+    log lines. `error` says why the file was refused as a whole. `asked` says that the user named
+    the file itself, and not a folder that it is in.
     """
 
     name: str
+    asked: bool = True
     kind: FileKind = FileKind.UNKNOWN
     size_bytes: int = 0
     file_hash: str = ""
@@ -190,7 +193,8 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     with their count; `doubtful` those of them that put the numbers in doubt.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    # A factory, so that it is written even at its default.
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     file: str
     file_hash: str
     options: str = ""
@@ -211,7 +215,7 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def of(cls, report: FileReport, options: str, at: str | None) -> "ImportRecord":
         """The record of a finished reading."""
         return cls(
-            file=report.name,
+            file=PurePath(report.name).name,
             file_hash=report.file_hash,
             options=options,
             kind=report.kind,

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune import`: read measurements of any known format into a study."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nccltune.formats.importer import FileOutcome, Imported
+    from nccltune.formats.inputs import Found
+    from nccltune.formats.reading import FileReport, Flag
+
+EPILOG = """\b
+Examples:
+  nccltune import runs/ -o studies/h200x4
+  srun -l all_reduce_perf_mpi -b 8 -e 8G -f 2 | nccltune import - -o studies/a --choice tree/ll
+"""
+_BAR_AFTER_S = 1.0
+_FLAGS_SHOWN = 12
+
+
+@click.command(epilog=EPILOG)
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    "study",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The study to put them into; made if it is not there.",
+)
+@click.option(
+    "--choice",
+    help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
+    "  [default: by the NCCL log in the output, else by the file's name]",
+)
+@click.option("--collective", help="The collective, where nothing in a file names it.")
+@click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")
+@click.option("--ranks", type=click.IntRange(1), help="Ranks, where a file does not tell.")
+@click.option(
+    "--per-iteration",
+    is_flag=True,
+    help="From an nccl-tests JSON take each iteration's time instead of their mean.",
+)
+@click.option("--platform-name", help="What to call the platform in a new study.")
+@json_option()
+def command(
+    files: tuple[str, ...],
+    study: Path,
+    choice: str | None,
+    collective: str | None,
+    nodes: int | None,
+    ranks: int | None,
+    per_iteration: bool,
+    platform_name: str | None,
+    as_json: bool,
+) -> int:
+    """Read measurements into a study: any number of files and folders, or - for standard input.
+
+    Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes and NCCL log
+    lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study. What cannot be read is
+    counted and shown, never guessed; runs that are not what they claim are flagged. A file that is
+    in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt, 2 if a file
+    was refused or nothing could be read.
+    """
+    from datetime import UTC, datetime
+
+    from nccltune.formats.context import ReadOptions
+    from nccltune.formats.importer import import_files
+    from nccltune.formats.inputs import find_inputs
+    from nccltune.model.choice import parse_choice
+    from nccltune.model.study import Study
+
+    options = ReadOptions(
+        study=Study(study).name,
+        choice=parse_choice(choice) if choice is not None else None,
+        collective=_collective(collective),
+        nodes=nodes,
+        ranks=ranks,
+        per_iteration=per_iteration,
+    )
+    found = find_inputs(files, leave_out=study)
+    try:
+        with _progress(found) as heard:
+            result = import_files(
+                study,
+                found,
+                options,
+                at=datetime.now(UTC).isoformat(timespec="seconds"),
+                platform_name=platform_name,
+                progress=heard,
+            )
+    except KeyboardInterrupt:
+        stderr().print("[yellow]interrupted:[/yellow] files read to their end are kept; the same")
+        stderr().print("command goes on with the others (what is in the study is skipped)")
+        raise
+    if as_json:
+        print_json(result)
+    else:
+        _show(result, study)
+    return _exit_code(result)
+
+
+def _collective(name: str | None) -> Any:
+    from nccltune.model.collective import Collective
+    from nccltune.model.errors import InputError
+    from nccltune.model.names import nearest
+
+    if name is None:
+        return None
+    plain = name.strip().lower().replace("_", "").replace("-", "")
+    if plain not in list(Collective):
+        raise InputError(
+            f"--collective: {name!r} is not a collective", hint=nearest(plain, Collective)
+        )
+    return Collective(plain)
+
+
+def _exit_code(result: "Imported") -> int:
+    from nccltune.formats.importer import Outcome
+
+    outcomes = {item.outcome for item in result.files}
+    refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
+    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY}:
+        return 2
+    new = (item for item in result.files if item.outcome is not Outcome.ALREADY)
+    return int(any(item.report.doubtful for item in new))
+
+
+# --- what it prints ----------------------------------------------------------------------------
+
+
+def _show(result: "Imported", study: Path) -> None:
+    """What was read, then what was not, then flags, then what to do next."""
+    from rich.markup import escape
+
+    from nccltune.formats.importer import Outcome
+    from nccltune.model.scale import count
+    from nccltune.model.sizes import format_bytes
+
+    out = stdout()
+    new = [item.report for item in result.files if item.outcome is Outcome.IMPORTED]
+    if new:
+        tables = sum(report.tables for report in new)
+        rows = sum(report.rows for report in new)
+        out.print(
+            f"read        {count(len(new), 'file')}, {count(tables, 'table')},"
+            f" {count(rows, 'row')}, [bold]{count(sum(report.samples for report in new), 'sample')}[/bold]"
+            f"{_kinds(new)}"
+        )
+        out.print(f"collectives {escape(_counted(new, 'collectives'))}")
+        low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
+        high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
+        out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
+        out.print(f"choices     {escape(_counted(new, 'choices'))}")
+        out.print(f"scales      {_scales(new)}")
+    if result.platform is not None:
+        out.print(f"platform    {escape(result.platform.title)}")
+    already = [item.report for item in result.files if item.outcome is Outcome.ALREADY]
+    if already:
+        names = ", ".join(report.name for report in already[:3]) + (", ..." if already[3:] else "")
+        out.print(f"skipped     {count(len(already), 'file')} imported before: {escape(names)}")
+    resumed = sum(item.resumed for item in result.files)
+    if resumed:
+        out.print(f"resumed     {count(resumed, 'sample')} of an interrupted import were kept")
+    _show_unread(result.files)
+    _show_flags(result.files)
+    if result.samples:
+        out.print(f"Wrote {count(result.samples, 'sample')} to {escape(str(study))}.")
+        stderr().print(f"[dim]next: nccltune analyze {escape(str(study))}[/dim]")
+    elif already and not new:
+        out.print(f"Nothing new for {escape(str(study))}.")
+
+
+def _kinds(reports: "list[FileReport]") -> str:
+    kinds = sorted({report.kind.value for report in reports})
+    empty = sum(report.rows_size_0 for report in reports)
+    return f" ({', '.join(kinds)})" + (f"; {empty} rows of size 0 left out" if empty else "")
+
+
+def _counted(reports: "list[FileReport]", field: str) -> str:
+    """`allreduce 154, allgather 22`, most first."""
+    totals: dict[str, int] = {}
+    for report in reports:
+        for name, number in getattr(report, field).items():
+            totals[name] = totals.get(name, 0) + number
+    ordered = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} {number}" for name, number in ordered[:8])
+    return shown + (f", and {len(ordered) - 8} more" if len(ordered) > 8 else "")
+
+
+def _scales(reports: "list[FileReport]") -> str:
+    totals = sorted({scale for report in reports for scale in report.scales})
+    words = []
+    for scale in totals:
+        nodes, _, ranks = scale.partition("x")
+        words.append(
+            f"{nodes} node{'' if nodes == '1' else 's'}, {ranks} rank{'' if ranks == '1' else 's'}"
+        )
+    return "; ".join(words)
+
+
+def _show_unread(files: "list[FileOutcome]") -> None:
+    """Lines and files that could not be read; a file that was named and refused is an error."""
+    from rich.markup import escape
+
+    from nccltune.formats.importer import Outcome
+    from nccltune.model.scale import count
+
+    out = stdout()
+    lines = [(item.report, line) for item in files for line in item.report.first_unreadable]
+    total = sum(item.report.unreadable for item in files)
+    if total:
+        out.print(f"[yellow]not read[/yellow]    {count(total, 'line')}")
+        for report, line in lines[:_FLAGS_SHOWN]:
+            out.print(f"  {escape(f'{report.name}:{line.line}: {line.reason}')}")
+            if line.text:
+                out.print(f"    [dim]{escape(line.text)}[/dim]")
+        if total > min(len(lines), _FLAGS_SHOWN):
+            out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
+    refused = [item.report for item in files if item.outcome is Outcome.REFUSED]
+    passed = [report for report in refused if not report.asked and report.error_line is None]
+    for report in refused:
+        if report not in passed:
+            where = (
+                report.name if report.error_line is None else f"{report.name}:{report.error_line}"
+            )
+            print(error_lines(f"{where}: {report.error}", report.hint), file=sys.stderr)
+    if passed:
+        out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
+        for report in passed[:5]:
+            out.print(f"  {escape(report.name)}: {escape(report.error or '')}")
+
+
+def _show_flags(files: "list[FileOutcome]") -> None:
+    """What to know about the runs, doubtful ones first; equal remarks on several files once."""
+    from rich.markup import escape
+
+    from nccltune.formats.importer import Outcome
+
+    out = stdout()
+    grouped: dict[tuple[str, str], list[tuple[str, Flag]]] = {}
+    for item in files:
+        if item.outcome is not Outcome.ALREADY:
+            for flag in item.report.flags:
+                key = (flag.kind.value, flag.sentence)
+                grouped.setdefault(key, []).append((item.report.name, flag))
+    ordered = sorted(grouped.values(), key=lambda flags: not flags[0][1].doubtful)
+    for flags in ordered[:_FLAGS_SHOWN]:
+        name, flag = flags[0]
+        word = "[yellow]doubtful[/yellow]   " if flag.doubtful else "note       "
+        where = f"{name}:{flag.line}" if flag.line else name
+        times = sum(each.count for _, each in flags)
+        more = f" ({times} times in {len(flags)} files)" if len(flags) > 1 else ""
+        more = more or (f" ({times} times)" if times > 1 else "")
+        out.print(f"{word} {escape(f'{where}: {flag.sentence}{more}')}")
+    if len(ordered) > _FLAGS_SHOWN:
+        out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")
+
+
+@contextmanager
+def _progress(
+    found: "list[Found]",
+) -> "Iterator[Callable[[FileReport | None, int], None] | None]":
+    """A bar on stderr, on a terminal, for what takes longer than a second."""
+    console = stderr()
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task("reading", total=sum(item.size for item in found) or None)
+    begun = time.monotonic()
+    state: dict[str, Any] = {"report": None, "before": 0, "last": 0, "shown": False}
+
+    def heard(report: "FileReport | None", count: int) -> None:
+        if report is not state["report"]:
+            state.update(report=report, before=state["before"] + state["last"])
+        state["last"] = count
+        if not state["shown"] and time.monotonic() - begun > _BAR_AFTER_S:
+            state["shown"] = True
+            bar.start()
+        name = report.name if report is not None else "reading"
+        bar.update(task, completed=state["before"] + count, description=name[-40:])
+
+    try:
+        yield heard
+    finally:
+        if state["shown"]:
+            bar.stop()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kind a file is, by its content."""
+
+import re
+
+import msgspec
+
+from nccltune.formats.lines import check_text, encoding_of
+from nccltune.formats.nccl_log import LOG_LINE
+from nccltune.formats.raw_csv import header_of
+from nccltune.formats.reading import FileKind
+from nccltune.model.choice import ALGORITHMS, PROTOCOLS
+from nccltune.model.collective import TUNED
+
+HEAD_BYTES = 1 << 16
+_JSON_KEYS = re.compile(r'"(?:version|start_time|args|env|nccl_version|config|results)"\s*:')
+_SAMPLE_KEYS = frozenset({"collective", "bytes", "choice", "time_us", "study"})
+_RULE = re.compile(
+    rf"\s*(?:{'|'.join(item.value for item in TUNED)})\s*,\s*\d+\s*,\s*\d+\s*,"
+    rf"\s*(?:{'|'.join(ALGORITHMS)})\s*,\s*(?:{'|'.join(PROTOCOLS)})\s*,"
+)
+_NCCL_TESTS = re.compile(
+    r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
+    r"|#\s+size\s+count\s+type\s"
+)
+_ROW = re.compile(r"(?:\[[^\]]*\]|\d+:|\S+<std\w+>:)?\s*\d+\s+\d+\s+[a-z]\w+(?:\s+\S+){5,}\s*$")
+
+
+def kind_of(head: bytes) -> FileKind:
+    """The kind of a file that starts with `head` (HEAD_BYTES of it are enough).
+
+    Raises InputError where it is no text. An NCCL log may still hold tables further on.
+    """
+    check_text(head)
+    text = head.decode(encoding_of(head[:4]), errors="replace")
+    lines = [line for line in text.split("\n") if line.strip()]
+    content = next((line for line in lines if not line.startswith("#")), "").strip()
+    if content.startswith("{"):
+        return _json_kind(content, text)
+    if header_of(content) is not None:
+        return FileKind.RAW_CSV
+    if any(_NCCL_TESTS.search(line) for line in lines):
+        return FileKind.NCCL_TESTS_TEXT
+    if any("# nccltune:" in line for line in lines) or _RULE.match(content):
+        return FileKind.TUNER_CSV
+    if any(_ROW.match(line) for line in lines):
+        return FileKind.NCCL_TESTS_TEXT
+    if any(" NCCL " in line and LOG_LINE.search(line) for line in lines):
+        return FileKind.NCCL_LOG
+    return FileKind.UNKNOWN
+
+
+def _json_kind(content: str, text: str) -> FileKind:
+    try:
+        first = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        first = None
+    if isinstance(first, dict) and len(_SAMPLE_KEYS & first.keys()) >= 3:
+        return FileKind.SAMPLES
+    if len(set(_JSON_KEYS.findall(text))) >= 2:
+        return FileKind.NCCL_TESTS_JSON
+    # The only line of a samples file may be cut, too.
+    return FileKind.SAMPLES if content.startswith('{"schema_version"') else FileKind.UNKNOWN

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files, folders and standard input, in order, each given to the reader of its kind."""
+
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from nccltune.formats.context import Context, Progress, Reader, ReadOptions
+from nccltune.formats.detect import HEAD_BYTES, kind_of
+from nccltune.formats.lines import CHUNK_BYTES
+from nccltune.formats.nccl_log import NcclLog
+from nccltune.formats.nccl_tests_json import read_json
+from nccltune.formats.nccl_tests_text import read_log, read_text
+from nccltune.formats.raw_csv import read_raw_csv
+from nccltune.formats.reading import FileKind, FileReport, FlagKind
+from nccltune.formats.rounds import RoundCounter
+from nccltune.formats.samples_jsonl import read_samples
+from nccltune.model.errors import InputError
+from nccltune.model.sample import Sample
+
+READERS: dict[FileKind, Reader] = {
+    FileKind.NCCL_TESTS_TEXT: read_text,
+    FileKind.NCCL_TESTS_JSON: read_json,
+    FileKind.RAW_CSV: read_raw_csv,
+    FileKind.SAMPLES: read_samples,
+    # A log may hold tables further on than detection looks.
+    FileKind.NCCL_LOG: read_text,
+}
+STDIN = "-"
+_SPOOL_BYTES = 16 << 20
+_MAX_LOGS = 4096
+
+
+class Found(NamedTuple):
+    """An input file: where it is (None: standard input), its name for people and as evidence, and
+    whether the user named it himself."""
+
+    path: Path | None
+    name: str
+    asked: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes, as far as they are known before reading."""
+        if self.path is None:
+            return 0
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
+
+class Reading:
+    """One file being read: consume `batches` once, then look at `report`."""
+
+    def __init__(
+        self, report: FileReport, reader: Reader | None, file: BinaryIO | None, context: Context
+    ) -> None:
+        self.report = report
+        self._reader = reader
+        self._file = file
+        self._context = context
+
+    def batches(self) -> Iterator[list[Sample]]:
+        """The samples in batches of bounded size. A file that turns out wrong as a whole ends early
+        with `report.error`; what it gave before must not be used then."""
+        if self._reader is None or self._file is None:
+            return
+        report = self.report
+        try:
+            self._file.seek(0)
+            yield from self._reader(self._file, self._context)
+        except InputError as error:
+            line = (error.where or "").rpartition(":")[2]
+            report.refuse(
+                error.message, hint=error.hint, line=int(line) if line.isdecimal() else None
+            )
+        except OSError as error:
+            report.refuse(f"cannot be read: {error.strerror}")
+        if report.error is None and report.kind is FileKind.UNKNOWN:
+            report.refuse("nothing in it is known", hint=_KNOWN)
+        elif report.kind is FileKind.NCCL_LOG:
+            report.flag(
+                FlagKind.NOTE,
+                "an NCCL log without a table: it tells what ran for tables of the same processes",
+            )
+
+
+_KNOWN = "known are output and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
+
+
+def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[Found]:
+    """The files of `inputs` in order: folders are walked and sorted, `-` is standard input.
+
+    Hidden files, files given twice and those below `leave_out` (the study that is written) are
+    left out. Raises InputError for a name that is not there.
+    """
+    found: list[Found] = []
+    seen: set[Path | None] = set()
+    left_out = leave_out.resolve() if leave_out is not None else None
+    for given in inputs:
+        if str(given) == STDIN:
+            if None not in seen:
+                found.append(Found(None, "standard input", True))
+            seen.add(None)
+            continue
+        path = Path(given)
+        if not path.exists():
+            raise InputError("no such file or folder", where=str(path), hint="check the name")
+        for item in _files(path) if path.is_dir() else [Found(path, path.name, True)]:
+            assert item.path is not None
+            real = item.path.resolve()
+            if real in seen or (left_out is not None and left_out in real.parents):
+                continue
+            seen.add(real)
+            found.append(item)
+    return found
+
+
+def _files(folder: Path) -> Iterator[Found]:
+    above = folder.resolve().parent
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(root, name)
+            if not name.startswith(".") and path.is_file():
+                shown = path.resolve().relative_to(above) if _below(path, above) else Path(name)
+                yield Found(path, str(shown), False)
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return folder in path.resolve().parents
+
+
+def read_inputs(
+    inputs: Iterable[Found],
+    options: ReadOptions,
+    rounds: RoundCounter | None = None,
+    *,
+    progress: Progress | None = None,
+    spool: Path | None = None,
+) -> Iterator[Reading]:
+    """Read files one after the other; each `Reading` is good until the next is asked for.
+
+    `rounds` counts repeats on from what a study holds. `progress` hears the bytes read of the file
+    at hand. What cannot be read twice (standard input, pipes) is kept in a file in `spool`.
+    """
+    found = list(inputs)
+    counter = rounds if rounds is not None else RoundCounter()
+    logs = _logs(found)
+    for item in found:
+        report = FileReport(name=item.name, asked=item.asked)
+        context = Context(
+            name=item.name,
+            options=options,
+            report=report,
+            rounds=counter,
+            logs=logs,
+            progress=progress,
+        )
+        try:
+            with _opened(item, spool) as file:
+                reader = _prepare(file, report)
+                yield Reading(report, reader, file, context)
+        except OSError as error:
+            report.refuse(f"cannot be read: {error.strerror}")
+            yield Reading(report, None, None, context)
+
+
+def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
+    """Hash the file and find its reader; None, and the reason in the report, where it has none."""
+    report.size_bytes, report.file_hash = _digest(file)
+    file.seek(0)
+    head = file.read(HEAD_BYTES)
+    if not head:
+        report.refuse("is empty")
+        return None
+    try:
+        report.kind = kind_of(head)
+    except InputError as error:
+        report.refuse(error.message, hint=error.hint)
+        return None
+    if report.kind is FileKind.TUNER_CSV:
+        report.refuse(
+            "is a tuner configuration: it holds rules, not measurements",
+            hint=f"check it: nccltune lint {report.name}",
+        )
+    elif report.kind is FileKind.UNKNOWN:
+        report.refuse("nothing in it is known", hint=_KNOWN)
+    return READERS.get(report.kind)
+
+
+def _digest(file: BinaryIO) -> tuple[int, str]:
+    """Size and first 16 hex digits of the SHA-256."""
+    digest = hashlib.sha256()
+    size = 0
+    while chunk := file.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()[:16]
+
+
+@contextmanager
+def _opened(item: Found, spool: Path | None) -> Iterator[BinaryIO]:
+    """The file, such that it can be sought."""
+    if item.path is None:
+        with _spooled(sys.stdin.buffer, spool) as copy:
+            yield copy
+        return
+    mode = item.path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise OSError(0, "is a device")
+    with item.path.open("rb") as file:
+        if stat.S_ISREG(mode):
+            yield file
+            return
+        with _spooled(file, spool) as copy:
+            yield copy
+
+
+@contextmanager
+def _spooled(file: BinaryIO, spool: Path | None) -> Iterator[BinaryIO]:
+    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(spool) if spool else None) as copy:
+        while chunk := file.read(CHUNK_BYTES):
+            copy.write(chunk)
+        copy.seek(0)
+        yield copy  # type: ignore[misc]  # has all that readers use: read and seek
+
+
+def _logs(found: list[Found]) -> dict[tuple[str, int], NcclLog]:
+    """NCCL logs in files of their own (`NCCL_DEBUG_FILE`), by host and process id."""
+    logs: dict[tuple[str, int], NcclLog] = {}
+    if len(found) < 2:
+        return logs
+    for item in found:
+        if item.path is None or not item.path.is_file() or len(logs) >= _MAX_LOGS:
+            continue
+        try:
+            with item.path.open("rb") as file:
+                if kind_of(file.read(HEAD_BYTES)) is FileKind.NCCL_LOG:
+                    file.seek(0)
+                    logs.update(read_log(file))
+        except (InputError, OSError):
+            continue  # said when its turn comes
+    return logs

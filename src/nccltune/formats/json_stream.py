@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of one large JSON object, one at a time and in bounded memory, also of a cut file."""
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
+
+from nccltune.formats.lines import CHUNK_BYTES, encoding_of
+
+MAX_ITEM_BYTES = 32 << 20
+"""A larger member or element is skipped and given as None."""
+_SHALLOW = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],]', re.DOTALL)
+_DEEP = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+_KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+
+
+class Item(NamedTuple):
+    """A member of the object, or an element of a member that is a list of elements; `raw` is None
+    where it was too large. `line` counts from 1."""
+
+    key: str
+    raw: bytes | None
+    line: int
+
+
+class JsonStream:
+    """Iterate over the members of the object in `file`; those in `lists` element by element.
+
+    A cut file gives what is complete. Afterwards `complete` says whether the object was closed.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        lists: frozenset[str],
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self.complete = False
+        self._file = file
+        self._lists = lists
+        self._progress = progress
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._done = 0
+        self._buffer = bytearray()
+        self._start = 0
+        self._line = 1
+        self._key = ""
+        self._dropped = False
+        self._depth = 0
+        self._item_depth = 1
+
+    def __iter__(self) -> Iterator[Item]:
+        at = 0
+        while not self.complete and self._more():
+            if len(self._buffer) - at > MAX_ITEM_BYTES:
+                return  # one string without an end
+            at -= self._trim(at)
+            while not self.complete:
+                pattern = _SHALLOW if self._depth <= self._item_depth else _DEEP
+                match = pattern.search(self._buffer, at)
+                if match is None:
+                    at = len(self._buffer)
+                    break
+                token = match.group()
+                if token == b'"':
+                    at = match.start()  # the rest of this string is still to come
+                    break
+                at = match.end()
+                yield from self._token(token, match.start(), at)
+
+    def _token(self, token: bytes, start: int, end: int) -> Iterator[Item]:
+        """Follow one bracket or comma; the item that ends with it, if any."""
+        if token in (b"{", b"["):
+            self._depth += 1
+            if self._depth == 1:
+                self._begin(end)
+            elif self._depth == 2 and token == b"[" and self._opens_list(start):
+                self._item_depth = 2
+                self._begin(end)
+        elif token in (b"}", b"]"):
+            if self._depth == self._item_depth:
+                yield from self._item(start)
+            self._depth -= 1
+            if self._item_depth == 2 and self._depth == 1:
+                self._item_depth = 1
+                self._begin(end)
+            self.complete = self._depth <= 0
+        elif token == b"," and self._depth == self._item_depth:
+            yield from self._item(start)
+            self._begin(end)
+
+    def _more(self) -> bool:
+        chunk = self._file.read(CHUNK_BYTES)
+        if not chunk:
+            return False
+        self._done += len(chunk)
+        if self._decoder is None:
+            encoding = encoding_of(chunk[:4])
+            self._decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        self._buffer += self._decoder.decode(chunk).encode()
+        if self._progress is not None:
+            self._progress(self._done)
+        return True
+
+    def _trim(self, at: int) -> int:
+        """Forget what is before the item at hand; how many bytes went. Of an item that is too large
+        everything goes that was looked at."""
+        keep = min(self._start, at)
+        if at - self._start > MAX_ITEM_BYTES:
+            self._dropped = True
+            keep = at
+        self._line += self._buffer.count(b"\n", 0, keep)
+        del self._buffer[:keep]
+        self._start = max(self._start - keep, 0)
+        return keep
+
+    def _begin(self, at: int) -> None:
+        self._start, self._dropped = at, False
+
+    def _opens_list(self, bracket: int) -> bool:
+        match = _KEY.match(self._buffer, self._start)
+        if match is None or match.end() != bracket:
+            return False
+        self._key = match[1].decode()
+        return self._key in self._lists
+
+    def _item(self, end: int) -> Iterator[Item]:
+        raw = bytes(self._buffer[self._start : end])
+        line = self._line + self._buffer.count(b"\n", 0, self._start)
+        if self._item_depth == 2:
+            if self._dropped or raw.strip():
+                yield Item(self._key, None if self._dropped else raw.strip(), line)
+            return
+        match = _KEY.match(raw)
+        if match is not None:
+            yield Item(match[1].decode(), None if self._dropped else raw[match.end() :], line)
