@@ -308,7 +308,6 @@
       item.append(link);
       return item;
     }));
-    for (const details of document.querySelectorAll("details[data-for]")) details.hidden = details.dataset.for !== condition.id;
     for (const [id, what] of [["curve-chart", "S-curve"], ["map-chart", "Choice map"]]) {
       byId(id).setAttribute("aria-label", `${what} of ${condition.title}. The numbers are in the table "Every size in numbers" and in the CSV.`);
     }
@@ -324,6 +323,7 @@
     const found = report.conditions.find((condition) => condition.id === id);
     if (!found) return;
     state.condition = found;
+    for (const details of document.querySelectorAll("details[data-for]")) details.hidden = details.dataset.for !== id;
     for (const input of document.querySelectorAll('input[name="condition"]')) input.checked = input.value === id;
     if (byId("condition")) byId("condition").value = id;
   }
