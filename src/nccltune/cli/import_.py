@@ -152,9 +152,10 @@ def _show(result: "Imported", study: Path) -> None:
     if new:
         tables = sum(report.tables for report in new)
         rows = sum(report.rows for report in new)
+        samples = sum(report.samples for report in new)
         out.print(
             f"read        {count(len(new), 'file')}, {count(tables, 'table')},"
-            f" {count(rows, 'row')}, [bold]{count(sum(report.samples for report in new), 'sample')}[/bold]"
+            f" {count(rows, 'row')}, [bold]{count(samples, 'sample')}[/bold]"
             f"{_kinds(new)}"
         )
         out.print(f"collectives {escape(_counted(new, 'collectives'))}")

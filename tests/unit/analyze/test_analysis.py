@@ -123,7 +123,7 @@ def test_noise_alone_rarely_makes_a_crossover() -> None:
     for seed in range(40):
         same = measure(
             SIZES,
-            lambda size: dict.fromkeys(("default", "ring/ll", "tree/ll", "ring/simple"), 20.0),
+            lambda _: dict.fromkeys(("default", "ring/ll", "tree/ll", "ring/simple"), 20.0),
             noise=0.05,
             seed=seed,
         )
@@ -176,7 +176,7 @@ def test_what_has_no_scale_or_one_rank_is_left_out_and_said() -> None:
 
 
 def test_no_default_is_said() -> None:
-    without = measure(SIZES, lambda size: {"ring/ll": 10.0, "tree/ll": 11.0})
+    without = measure(SIZES, lambda _: {"ring/ll": 10.0, "tree/ll": 11.0})
     (finding,) = of_kind(analyze(PLATFORM, without), FindingKind.NO_DEFAULT)
     assert "default was not measured" in finding.sentence
 

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: a lazy group of verbs, and the one place that turns errors into exit codes.
+
+0 ok, 1 a finding, 2 usage or bad input, 3 this environment cannot run it, 4 the launched job
+failed, 70 our bug, 128 + n a signal.
+"""
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+import nccltune
+
+VERBS = {
+    "demo": "the whole story on a recording of 4 x H200, in seconds and without a GPU",
+    "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",
+    "analyze": "S-curves, bad crossovers, plateaus, dips: what the measurements show",
+    "tune": "turn a study into a few rules that beat the default beyond noise",
+    "lint": "check a tuner configuration: gaps, overlaps, rules that never apply",
+    "explain": "what any tuner plugin decides, size by size, without a GPU",
+    "report": "one HTML file (or a terminal page) that a person understands",
+    "env": "the lines that deploy the rules: shell, nccl.conf, job file",
+}
+"""Every verb with its one-line help, in the order of the work; each lives in the file of its name.
+Kept here so that `nccltune --help` imports no verb."""
+
+
+class LazyGroup(click.Group):
+    """Imports a verb when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Verbs in the order of the work."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb's command, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        module = "import_" if cmd_name == "import" else cmd_name
+        command = importlib.import_module(f"nccltune.cli.{module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with the nearest verb in the error."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            from nccltune.model.errors import InputError
+            from nccltune.model.names import nearest
+
+            raise InputError(f"no such verb: {args[0]!r}", hint=nearest(args[0], VERBS))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """One line a verb, without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start here: nccltune demo",
+)
+@click.version_option(nccltune.__version__, message="nccltune %(version)s")
+def cli() -> None:
+    """Make collective communication as fast as the hardware allows, with stock NCCL.
+
+    Measure what NCCL does, find where its choices cost time, fix them through a tuner plugin
+    without touching NCCL or the application, and prove the fix.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the documented code."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code. Every error ends here and nowhere else."""
+    try:
+        result = cli.main(args=args, prog_name="nccltune", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _usage(error)
+    except (KeyboardInterrupt, click.Abort):
+        print("interrupted; everything written so far is kept", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): Python must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:  # noqa: BLE001 - the roof: what arrives here is ours to explain
+        return _failure(error)
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    hint = f"nccltune {context.info_name} --help" if context and context.parent else None
+    return _say(error.format_message(), hint or "nccltune --help", 2)
+
+
+def _failure(error: Exception) -> int:
+    from nccltune.model.errors import NccltuneError
+
+    if isinstance(error, NccltuneError):
+        return _say(str(error), error.hint, error.exit_code)
+    if isinstance(error, MemoryError):
+        return _say("out of memory", "import fewer files at once", 3)
+    import traceback
+
+    traceback.print_exception(error)
+    return _say(
+        f"{type(error).__name__}: {error}", "this is a bug of nccltune; please report it", 70
+    )
+
+
+def _say(message: str, hint: str | None, code: int) -> int:
+    from nccltune.cli.output import error_lines
+
+    print(error_lines(message, hint), file=sys.stderr)
+    return code

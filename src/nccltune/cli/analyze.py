@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune analyze`: what the measurements show."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nccltune.cli.context import STUDY, Percent, open_sorted
+from nccltune.cli.output import json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from nccltune.analyze.result import Analysis
+
+EPILOG = """\b
+Examples:
+  nccltune analyze studies/h200x4
+  nccltune analyze studies/h200x4 --json | jq '.findings[].sentence'
+"""
+
+
+@click.command(epilog=EPILOG)
+@STUDY
+@click.option(
+    "--assume-noise",
+    type=Percent(),
+    default="5%",
+    show_default=True,
+    help="Noise of a timing where a point has fewer than 3 of them.",
+)
+@click.option(
+    "--check", is_flag=True, help="Exit with 1 if there is a bad crossover or a worse finding."
+)
+@json_option()
+def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int:
+    """Show S-curves in numbers and what is wrong with them.
+
+    Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
+    what is not a tuning problem, and how noisy the measurements are. Also written to
+    STUDY/findings.json.
+    """
+    from nccltune.analyze import analyze_sorted
+    from nccltune.formats.suspect import suspect_sentences
+    from nccltune.model.finding import FindingKind
+
+    opened, found = open_sorted(study)
+    analysis = analyze_sorted(
+        opened.platform(),
+        found,
+        suspect=suspect_sentences(opened),
+        assumed_noise=assume_noise,
+    )
+    opened.write_json(opened.findings_path, analysis)
+    if as_json:
+        print_json(analysis)
+    else:
+        _show(analysis)
+        stderr().print(f"[dim]next: nccltune tune {study}[/dim]")
+    serious = {
+        FindingKind.BAD_CROSSOVER,
+        FindingKind.NOT_A_TUNING_PROBLEM,
+        FindingKind.WRONG_RESULTS,
+        FindingKind.SUSPECT_RUN,
+    }
+    return int(check and any(finding.kind in serious for finding in analysis.findings))
+
+
+def _show(analysis: "Analysis") -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from nccltune.model.finding import FindingKind
+    from nccltune.model.sizes import format_bytes
+
+    out = stdout()
+    out.print(f"platform   {escape(analysis.platform.title)}")
+    if analysis.platform.replay:
+        out.print(f"replay     of {escape(analysis.platform.replay)}")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("collective")
+    for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
+        table.add_column(name, justify="right")
+    for item in analysis.conditions:
+        points = item.curves[0].points
+        top = item.saturation
+        noise = f"{100 * item.noise.typical:.2g} %" if item.noise.known else "unknown"
+        table.add_row(
+            item.condition.title,
+            f"{format_bytes(points[0].bytes)} - {format_bytes(points[-1].bytes)}",
+            str(item.rounds),
+            f"{top.peak_gb_per_s:.3g} GB/s" if top else "",
+            format_bytes(top.half_bytes) if top else "",
+            format_bytes(top.ninety_bytes) if top else "",
+            noise,
+        )
+    out.print(table)
+    colour = {
+        FindingKind.BAD_CROSSOVER: "yellow",
+        FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
+        FindingKind.WRONG_RESULTS: "red",
+        FindingKind.SUSPECT_RUN: "red",
+    }
+    for finding in analysis.findings:
+        label = finding.kind.value.replace("_", " ")
+        style = colour.get(finding.kind, "dim")
+        out.print(f"[{style}]{label:<22}[/{style}]{escape(finding.sentence)}")
+    if not analysis.findings:
+        out.print("nothing found: the default is right wherever it was measured")

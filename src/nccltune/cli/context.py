@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several verbs do first: open a study, sort its samples, read options shared by them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nccltune.analyze.timings import Sorted
+    from nccltune.model.study import Study
+    from nccltune.tune.result import TuneOptions
+
+
+class Percent(click.ParamType[float]):
+    """A share written as `3%`, `3` or `0.03`: below 1 a fraction, from 1 on a percentage."""
+
+    name = "percent"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The fraction."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            self.fail(f"{value!r} is not a percentage; write 3% or 0.03", param, ctx)
+        fraction = number / 100 if text.endswith("%") or number >= 1 else number
+        if not 0 <= fraction <= 1:
+            self.fail(f"{value!r} is not between 0% and 100%", param, ctx)
+        return fraction
+
+
+STUDY = click.argument("study", type=click.Path(path_type=Path))
+"""The argument that names a study folder."""
+
+
+def open_sorted(path: Path) -> "tuple[Study, Sorted]":
+    """A study and its samples, sorted. Raises StudyError where there are none to compare."""
+    from nccltune.analyze import sort_samples
+    from nccltune.model.errors import StudyError
+    from nccltune.model.study import Study
+
+    study = Study.open(path)
+    found = sort_samples(study.samples())
+    if not found.timings:
+        why = (
+            "none of its samples can be compared (unknown scale, one rank, or wrong results)"
+            if found.samples
+            else "it has no samples"
+        )
+        raise StudyError(
+            why,
+            where=str(path),
+            hint=f"add measurements: nccltune import FILES... -o {path}",
+        )
+    return study, found
+
+
+def tune_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the rule search, the same for every verb that runs it."""
+    for option in reversed(
+        (
+            click.option(
+                "--min-gain",
+                type=Percent(),
+                default="3%",
+                show_default=True,
+                help="A rule must beat the default by at least this.",
+            ),
+            click.option(
+                "--penalty",
+                type=click.FloatRange(0),
+                default=0.05,
+                show_default=True,
+                help="Log latency that one more rule must save; higher gives fewer rules.",
+            ),
+            click.option(
+                "--assume-noise",
+                type=Percent(),
+                default="5%",
+                show_default=True,
+                help="Noise of a timing where a point has fewer than 3 of them.",
+            ),
+            click.option(
+                "--channel-tolerance",
+                type=Percent(),
+                default="2%",
+                show_default=True,
+                help="Time that fewer channels may cost.",
+            ),
+            click.option(
+                "--extend",
+                is_flag=True,
+                help="Let the first and last rule reach beyond what was measured.",
+            ),
+            click.option(
+                "--any-scale",
+                is_flag=True,
+                help="Make a rule for any scale where it holds at every scale measured.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def options_from(arguments: dict[str, Any]) -> "TuneOptions":
+    """The rule search's options from a verb's keyword arguments."""
+    from nccltune.tune.result import TuneOptions
+
+    return TuneOptions(
+        min_gain=arguments["min_gain"],
+        penalty=arguments["penalty"],
+        assumed_noise=arguments["assume_noise"],
+        channel_tolerance=arguments["channel_tolerance"],
+        extend=arguments["extend"],
+        any_scale=arguments["any_scale"],
+    )

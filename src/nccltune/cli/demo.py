@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune demo`: the whole story on a recording, without a GPU."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nccltune.cli.output import json_option, print_json, stdout
+
+if TYPE_CHECKING:
+    from nccltune.model.study import Study
+    from nccltune.report.data import Report
+    from nccltune.tune.result import Tuning
+
+EPILOG = """\b
+Examples:
+  nccltune demo
+  nccltune demo --recording h200x4-1-node -o studies/node
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--recording", metavar="NAME", help="Which recording  [default: h200x4-as-4-nodes]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The study  [default: studies/NAME]"
+)
+@json_option()
+def command(recording: str | None, output: Path | None, as_json: bool) -> None:
+    """Analyse, tune, check and report a recording of 4 x H200.
+
+    Real measurements, our own plugin loaded as NCCL would load it, and a report to open. The
+    result is an ordinary study.
+    """
+    from nccltune.cli.report import write_report
+    from nccltune.examples import DEMO, example
+    from nccltune.tune.study import write
+
+    name = recording or DEMO
+    study = _copy(example(name), output or Path("studies") / name)
+    tuning, crossovers = _tuned(study)
+    tuning = write(study, tuning)
+    agreed, asked = _decided_by_plugin(study, tuning)
+    report = write_report(study.path)
+    if as_json:
+        print_json({"tuning": tuning, "plugin": {"asked": asked, "as_predicted": agreed}})
+        return
+    _show(study, tuning, report, crossovers, (agreed, asked))
+
+
+def _copy(recording: Path, target: Path) -> "Study":
+    """A fresh copy of a recording at `target`; another study that stands there is not touched."""
+    from nccltune.model.errors import InputError
+    from nccltune.model.study import Study
+
+    study = Study.create(target)
+    if study.platform_path.exists():
+        theirs = study.platform().name
+        if theirs != Study(recording).platform().name:
+            raise InputError(
+                f"holds another study ({theirs})", where=str(target), hint="name another with -o"
+            )
+    for name in ("platform.json", "samples.jsonl"):
+        shutil.copyfile(recording / name, target / name)
+    return study
+
+
+def _tuned(study: "Study") -> "tuple[Tuning, list[str]]":
+    """The rules of the recording, and the collective of each bad crossover that led to them."""
+    from datetime import UTC, datetime
+
+    from nccltune.analyze import analyze_sorted
+    from nccltune.cli.context import open_sorted
+    from nccltune.model.finding import FindingKind
+    from nccltune.tune.result import TuneOptions
+    from nccltune.tune.study import tune
+
+    _, found = open_sorted(study.path)
+    analysis = analyze_sorted(study.platform(), found)
+    study.write_json(study.findings_path, analysis)
+    created = datetime.now(UTC).date().isoformat()
+    tuning = tune(study.name, study.platform(), found, TuneOptions(), created=created)
+    crossovers = [
+        finding.collective.prose
+        for finding in analysis.findings
+        if finding.kind is FindingKind.BAD_CROSSOVER and finding.collective is not None
+    ]
+    return tuning, crossovers
+
+
+def _decided_by_plugin(study: "Study", tuning: "Tuning") -> tuple[int, int]:
+    """At how many measured sizes the built plugin, loaded as NCCL loads it, decides what the rules
+    say; and how many were asked."""
+    from nccltune.tune.explain import check_decisions
+
+    return check_decisions(study.config_path, tuning)
+
+
+def _show(
+    study: "Study",
+    tuning: "Tuning",
+    report: "Report",
+    crossovers: list[str],
+    plugin: tuple[int, int],
+) -> None:
+    from rich.markup import escape
+
+    from nccltune.cli.tune import left_alone_words
+    from nccltune.model.scale import count
+    from nccltune.report.terminal import size_table
+
+    out = stdout()
+    platform = study.platform()
+    agreed, asked = plugin
+    out.print(f"platform   {escape(platform.title)}")
+    out.print(
+        f"recording  {escape(study.name)}, {escape(platform.recorded_at or 'undated')}: "
+        f"{tuning.samples} timings; no GPU needed"
+    )
+    where = ", ".join(dict.fromkeys(crossovers)) or "none"
+    out.print(f"analysis   {count(len(crossovers), 'bad crossover')}: {where}")
+    out.print(f"tune       {count(len(tuning.rules), 'rule')}. {left_alone_words(tuning)}")
+    out.print(
+        f"plugin     loaded as NCCL {tuning.nccl_version} loads it: {agreed} of {asked} decisions "
+        "as the rules say"
+    )
+    size_table(report, out)
+    out.print(f"report     {study.report_path}")
+    out.print(f"deploy     nccltune env {study.path}", end="")
+    out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What commands print: the result on stdout, talk on stderr, colour only on a terminal."""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+
+def error_lines(message: str, hint: str | None) -> str:
+    """`error: ...` and `hint:  ...`, coloured where stderr is a terminal."""
+    coloured = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    red, cyan, end = ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") if coloured else ("", "", "")
+    lines = [f"{red}error:{end} {message}"]
+    if hint:
+        lines.append(f"{cyan}hint:{end}  {hint}")
+    return "\n".join(lines)
+
+
+def stdout() -> "Console":
+    """The console for results. Rich leaves out colour without a terminal or under NO_COLOR."""
+    from rich.console import Console
+
+    # Without a terminal there is no width to respect: tables must not be cut for a pipe.
+    width = None if sys.stdout.isatty() else 120
+    return Console(highlight=False, width=width, soft_wrap=not sys.stdout.isatty())
+
+
+def stderr() -> "Console":
+    """The console for talk: progress, notes, warnings."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; msgspec structs are shown as objects."""
+    import msgspec
+
+    sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def json_option() -> "Callable[[Callable[..., Any]], Callable[..., Any]]":
+    """The `--json` option, the same for every verb."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune tune`: from a study to a few rules."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
+from nccltune.cli.output import json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from nccltune.tune.result import TunedGroup, Tuning
+
+EPILOG = """\b
+Examples:
+  nccltune tune studies/h200x4
+  nccltune tune studies/h200x4 -o /etc/nccl-tuner.conf --min-gain 5%
+"""
+
+
+@click.command(epilog=EPILOG)
+@STUDY
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The configuration to write  [default: STUDY/tuner.conf]",
+)
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
+)
+@tune_options
+@json_option()
+def command(
+    study: Path, output: Path | None, weights: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Find the few size ranges in which a choice beats NCCL's default beyond noise.
+
+    Writes a tuner configuration (NVIDIA's CSV, read by our plugin and by NVIDIA's example) and
+    the evidence for each rule to STUDY/tuning.json. Everything else is left as NCCL has it.
+    """
+    from datetime import UTC, datetime
+
+    from nccltune.tune.study import tune, write
+    from nccltune.tune.weights import read_weights
+
+    opened, found = open_sorted(study)
+    tuning = tune(
+        opened.name,
+        opened.platform(),
+        found,
+        options_from(options),
+        created=datetime.now(UTC).date().isoformat(),
+        weights=read_weights(weights) if weights else None,
+    )
+    tuning = write(opened, tuning, output)
+    path = output or opened.config_path
+    if as_json:
+        print_json(tuning)
+        return
+    show(tuning)
+    rules = len(tuning.rules)
+    stdout().print(
+        f"Wrote {path} ({rules} rule{'' if rules == 1 else 's'}). {left_alone_words(tuning)}"
+    )
+    stderr().print(f"[dim]next: nccltune report {study}[/dim]")
+
+
+def show(tuning: "Tuning") -> None:
+    """The rules and what was left alone, a block for every collective and scale."""
+    for group in tuning.groups:
+        _show_group(group)
+
+
+def _show_group(group: "TunedGroup") -> None:
+    from nccltune.model.scale import count
+    from nccltune.model.sizes import format_bytes
+
+    out = stdout()
+    heading = (
+        f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
+        f"{count(group.rounds, 'round')}"
+    )
+    out.print(f"[bold]{heading}[/bold]")
+    lines = []
+    for item in group.rules:
+        if item.gain is None or item.least is None or item.most is None:
+            gain = "[dim]gain unknown[/dim]"
+        else:
+            gain = f"[green]{item.gain:.2f}x[/green]  ({item.least:.2f}-{item.most:.2f})"
+        sure = "sure" if item.sure else "[yellow]not sure[/yellow]"
+        lines.append(
+            (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, f"{gain}   {sure}")
+        )
+    lines += [
+        (item.min_bytes, item.max_bytes, "default", f"[dim]{item.reason}[/dim]")
+        for item in group.left_alone
+    ]
+    for low, high, choice, words in sorted(lines):
+        end = "" if low == high else f"- {format_bytes(high)}"
+        out.print(f"{format_bytes(low):>9} {end:<11} {choice:<16}{words}")
+    if any(not item.sure for item in group.rules):
+        out.print(f"[yellow]{'':>22}not sure: {group.rules[0].reason}[/yellow]")
+
+
+def left_alone_words(tuning: "Tuning") -> str:
+    """How many of the sizes have no rule."""
+    sizes = sum(len(group.decisions) for group in tuning.groups)
+    alone = sum(item.sizes for group in tuning.groups for item in group.left_alone)
+    return f"Left alone on purpose: {alone} of {sizes} sizes."

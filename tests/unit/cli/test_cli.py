@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+import pytest
+
+from nccltune.cli import VERBS, run
+
+
+def test_no_verb_is_imported_for_version_and_help() -> None:
+    code = (
+        "import sys; from nccltune.cli import run; run(['--version']); run(['--help']);"
+        "heavy = {'msgspec', 'rich', 'numpy', 'scipy', 'jinja2', 'plotly'} & set(sys.modules);"
+        "ours = [m for m in sys.modules if m.startswith('nccltune.')];"
+        "print(sorted(heavy), ours)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] ['nccltune.cli']"
+
+
+def test_help_lists_every_verb_with_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    out = capsys.readouterr().out
+    for verb, words in VERBS.items():
+        assert verb in out
+        assert " ".join(words.split()[:3]) in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_two_examples(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"Usage: nccltune {verb}")
+    examples = [line for line in out.split("Examples:")[1].splitlines() if "nccltune" in line]
+    assert len(examples) >= 2
+    assert "--json" in out
+
+
+def test_a_verb_that_does_not_exist_is_two(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["analyse"]) == 2
+    err = capsys.readouterr().err
+    assert "error: no such verb: 'analyse'" in err
+    assert "did you mean 'analyze'" in err
+
+
+def test_a_bad_option_is_two_and_names_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "x", "--frobnicate"]) == 2
+    assert "nccltune tune --help" in capsys.readouterr().err
+
+
+def test_an_error_of_ours_names_the_place_and_the_way_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["analyze", "/nonexistent/study"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "error: /nonexistent/study: no such study"
+    assert err.splitlines()[1].startswith("hint:  ")
+
+
+def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nccltune.cli.cli.main", interrupted)
+    assert run([]) == 130
+
+
+def test_a_bug_is_seventy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("nccltune.cli.cli.main", broken)
+    assert run([]) == 70
+    assert "bug" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -c 'from nccltune.cli import main; main()' --help | head -1; "
+        "echo ${PIPESTATUS[0]}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] in ("0", "141")
