@@ -44,7 +44,7 @@ endfunction()
 # nccltune_plugin(NAME EXPORTS SOURCES...): a shared object that somebody else's process loads. It
 # brings its own C++ runtime, exports what the version script EXPORTS lists and needs libc alone.
 function(nccltune_plugin name exports)
-  add_library(${name} MODULE ${ARGN})
+  add_library(${name} MODULE ${ARGN} ${CMAKE_SOURCE_DIR}/native/common/unload.cc)
   target_link_libraries(${name} PRIVATE nccltune_flags ${CMAKE_DL_LIBS} Threads::Threads)
   target_link_options(${name} PRIVATE
     -static-libgcc $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-static-libstdc++>

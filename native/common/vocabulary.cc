@@ -68,7 +68,9 @@ std::string_view Nearest(Words words, std::string_view word) {
   // At most one letter in three may be wrong.
   size_t best_distance = std::max<size_t>(1, folded.size() / 3) + 1;
   for (const std::string_view candidate : words) {
-    const size_t distance = Distance(folded, Folded(candidate));
+    const std::string folded_candidate = Folded(candidate);
+    if (folded_candidate.size() > kLongestWord) continue;
+    const size_t distance = Distance(folded, folded_candidate);
     if (distance < best_distance) {
       best = candidate;
       best_distance = distance;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace nccltune {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  void TearDown() override { unlink(path_.c_str()); }
+
+  void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
+
+  std::string path_ = ::testing::TempDir() + "nccltune-file-test";
+  std::string content_;
+  std::string error_;
+};
+
+TEST_F(FileTest, ReadsAllBytes) {
+  std::string bytes;
+  for (int i = 0; i < 100000; ++i) bytes += static_cast<char>(i % 256);
+  Write(bytes);
+  EXPECT_TRUE(ReadFile(path_, bytes.size(), &content_, &error_));
+  EXPECT_EQ(content_, bytes);
+  Write("");
+  EXPECT_TRUE(ReadFile(path_, 0, &content_, &error_));
+  EXPECT_TRUE(content_.empty());
+}
+
+TEST_F(FileTest, RefusesMoreThanItMay) {
+  Write("12345");
+  EXPECT_FALSE(ReadFile(path_, 4, &content_, &error_));
+  EXPECT_EQ(error_, "has 5 bytes, more than 4");
+}
+
+TEST_F(FileTest, SaysWhyItCannot) {
+  EXPECT_FALSE(ReadFile(path_ + "-missing", 9, &content_, &error_));
+  EXPECT_EQ(error_, "No such file or directory");
+  EXPECT_FALSE(ReadFile(::testing::TempDir(), 9, &content_, &error_));
+  EXPECT_EQ(error_, "is a directory");
+  EXPECT_FALSE(ReadFile("/dev/zero", 9, &content_, &error_));
+  EXPECT_EQ(error_, "is not a regular file");
+}
+
+TEST_F(FileTest, DoesNotWaitForAPipe) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_FALSE(ReadFile(path_, 9, &content_, &error_));
+  EXPECT_EQ(error_, "is not a regular file");
+}
+
+}  // namespace
+}  // namespace nccltune

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/config.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "abi/tuner_types.h"
+#include "common/content_hash.h"
+
+namespace nccltune::tuner {
+namespace {
+
+TEST(Config, ReadsEveryColumn) {
+  const Config config = ParseConfig("reducescatter,1024,2048,nvls_tree,ll128,8,4,32,2,1\n");
+  ASSERT_EQ(config.rules.size(), 1U);
+  EXPECT_EQ(config.bad_lines, 0U);
+  EXPECT_TRUE(config.problems.empty());
+  const Rule& rule = config.rules.front();
+  EXPECT_EQ(rule.collective, abi::kReduceScatter);
+  EXPECT_EQ(rule.min_bytes, 1024U);
+  EXPECT_EQ(rule.max_bytes, 2048U);
+  EXPECT_EQ(rule.algorithm, abi::kNvlsTree);
+  EXPECT_EQ(rule.protocol, abi::kLl128);
+  EXPECT_EQ(rule.channels, 8);
+  EXPECT_EQ(rule.nodes, 4);
+  EXPECT_EQ(rule.ranks, 32);
+  EXPECT_EQ(rule.pipe_ops, 2);
+  EXPECT_EQ(rule.registered, 1);
+  EXPECT_EQ(rule.line, 1U);
+}
+
+TEST(Config, LastTwoColumnsAreOptional) {
+  const Config config = ParseConfig(
+      "allreduce,0,1,tree,ll,-1,-1,-1\n"
+      "allreduce,0,1,tree,ll,-1,-1,-1,3\n");
+  ASSERT_EQ(config.rules.size(), 2U);
+  EXPECT_EQ(config.rules[0].pipe_ops, kAny);
+  EXPECT_EQ(config.rules[0].registered, kAny);
+  EXPECT_EQ(config.rules[1].pipe_ops, 3);
+  EXPECT_EQ(config.rules[1].registered, kAny);
+}
+
+TEST(Config, MinusOneIsAnyOrDefault) {
+  const Config config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1,-1,-1");
+  ASSERT_EQ(config.rules.size(), 1U);
+  const Rule& rule = config.rules.front();
+  EXPECT_EQ(rule.channels, 0);
+  EXPECT_EQ(rule.nodes, kAny);
+  EXPECT_EQ(rule.ranks, kAny);
+  EXPECT_EQ(rule.pipe_ops, kAny);
+  EXPECT_EQ(rule.registered, kAny);
+}
+
+TEST(Config, KnowsAllNames) {
+  const Config config = ParseConfig(
+      "broadcast,0,1,tree,ll,-1,-1,-1\nreduce,0,1,ring,ll128,-1,-1,-1\n"
+      "allgather,0,1,collnet_direct,simple,-1,-1,-1\n"
+      "reducescatter,0,1,collnet_chain,ll,-1,-1,-1\nallreduce,0,1,nvls,ll,-1,-1,-1\n"
+      "allreduce,0,1,nvls_tree,ll,-1,-1,-1\nallreduce,0,1,pat,ll,-1,-1,-1\n");
+  ASSERT_EQ(config.rules.size(), 7U);
+  for (int i = 0; i < 7; ++i) {
+    const Rule& rule = config.rules[static_cast<size_t>(i)];
+    EXPECT_EQ(rule.collective, std::min(i, 4));
+    EXPECT_EQ(rule.algorithm, i);
+    EXPECT_EQ(rule.protocol, i < 3 ? i : 0);
+    EXPECT_EQ(rule.line, static_cast<uint32_t>(i + 1));
+  }
+}
+
+TEST(Config, LargestSizeIsTheLargestNumber) {
+  const Config config = ParseConfig("allreduce,0,18446744073709551615,tree,ll,64,-1,-1\n");
+  ASSERT_EQ(config.rules.size(), 1U);
+  EXPECT_EQ(config.rules.front().max_bytes, std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(config.rules.front().channels, 64);
+}
+
+TEST(Config, LineEndsBlanksAndMarks) {
+  const Config config = ParseConfig(
+      "\xEF\xBB\xBF# a comment\r\n"
+      "\r\n"
+      " \t \r\n"
+      "  allreduce ,\t1 , 2,tree,ll , -1,-1,\t-1  \r\n"
+      "   # an indented comment\r\n"
+      "allreduce,3,4,ring,simple,-1,-1,-1");
+  EXPECT_EQ(config.bad_lines, 0U);
+  ASSERT_EQ(config.rules.size(), 2U);
+  EXPECT_EQ(config.rules[0].line, 4U);
+  EXPECT_EQ(config.rules[0].max_bytes, 2U);
+  EXPECT_EQ(config.rules[1].line, 6U);
+}
+
+TEST(Config, EmptyFilesHaveNoRules) {
+  for (const char* content : {"", "\n", "\r\n\n", "# only this", "\xEF\xBB\xBF"}) {
+    const Config config = ParseConfig(content);
+    EXPECT_TRUE(config.rules.empty());
+    EXPECT_EQ(config.bad_lines, 0U);
+  }
+}
+
+TEST(Config, ABadLineLeavesTheRest) {
+  const Config config = ParseConfig(
+      "allreduce,0,1,tree,ll,-1,-1,-1\nnonsense\nallreduce,2,3,tree,ll,-1,-1,-1\n");
+  EXPECT_EQ(config.rules.size(), 2U);
+  EXPECT_EQ(config.bad_lines, 1U);
+  ASSERT_EQ(config.problems.size(), 1U);
+  EXPECT_EQ(config.problems[0].line, 2U);
+  EXPECT_TRUE(config.problems[0].bad);
+}
+
+TEST(Config, LongLinesWorkAndAreNoted) {
+  const std::string row = "allreduce,0,1,tree,ll,-1,-1,-1";
+  const Config fits = ParseConfig(std::string(255 - row.size(), ' ') + row + "\r\n");
+  EXPECT_EQ(fits.rules.size(), 1U);
+  EXPECT_EQ(fits.notes, 0U);
+  const Config longer = ParseConfig(std::string(256 - row.size(), ' ') + row + "\n");
+  EXPECT_EQ(longer.rules.size(), 1U);
+  EXPECT_EQ(longer.bad_lines, 0U);
+  ASSERT_EQ(longer.notes, 1U);
+  EXPECT_EQ(longer.problems[0].text,
+            "longer than 255 characters: NVIDIA's example plugin would cut it here and read the "
+            "rest as another row");
+}
+
+TEST(Config, CollnetTakesNoChannels) {
+  const Config config = ParseConfig(
+      "allreduce,0,1,collnet_chain,simple,8,-1,-1\nallreduce,0,1,collnet_chain,simple,-1,-1,-1\n");
+  ASSERT_EQ(config.rules.size(), 2U);
+  EXPECT_EQ(config.rules[0].channels, 0);
+  EXPECT_EQ(config.bad_lines, 0U);
+  ASSERT_EQ(config.problems.size(), 1U);
+  EXPECT_EQ(config.problems[0].line, 1U);
+  EXPECT_EQ(config.problems[0].text,
+            "column 6 (channels): not passed on for CollNet, where NCCL does not check it");
+}
+
+TEST(Config, RubbishIsCountedAndOnlyTheFirstLinesAreKept) {
+  std::string content;
+  for (int i = 0; i < 1000; ++i) content += "rubbish\n";
+  const Config config = ParseConfig(content);
+  EXPECT_EQ(config.bad_lines, 1000U);
+  EXPECT_EQ(config.problems.size(), kMostProblems);
+}
+
+TEST(Config, Utf16IsNamed) {
+  using namespace std::string_literals;
+  for (const std::string& mark : {"\xFF\xFE"s, "\xFE\xFF"s}) {
+    const Config config = ParseConfig(mark + "a\0l\0l\0\n\0"s);
+    EXPECT_EQ(config.bad_lines, 1U);
+    ASSERT_EQ(config.problems.size(), 1U);
+    EXPECT_EQ(config.problems[0].text, "the file is UTF-16; save it as UTF-8 or plain ASCII");
+  }
+}
+
+TEST(Config, NulBytesAreBad) {
+  using namespace std::string_literals;
+  const Config config = ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1\0\n# a\0b\n"s);
+  EXPECT_TRUE(config.rules.empty());
+  EXPECT_EQ(config.bad_lines, 2U);
+  EXPECT_EQ(config.problems[0].text, "a NUL byte: this is not a text file");
+}
+
+TEST(Config, RowsBeyondTheLimitAreBad) {
+  std::string content;
+  const std::string row = "allreduce,0,1,tree,ll,-1,-1,-1\n";
+  content.reserve(row.size() * (kMostRules + 2));
+  for (size_t i = 0; i < kMostRules + 2; ++i) content += row;
+  const Config config = ParseConfig(content);
+  EXPECT_EQ(config.rules.size(), kMostRules);
+  EXPECT_EQ(config.bad_lines, 2U);
+  EXPECT_EQ(config.problems[0].text, "a file has at most 262144 rows");
+}
+
+TEST(Config, HashIsOfTheRawBytes) {
+  const std::string content = "\xEF\xBB\xBF# x\r\n";
+  EXPECT_EQ(ParseConfig(content).content_hash, ContentHash(content));
+  EXPECT_EQ(ParseConfig("").content_hash, 0xcbf29ce484222325U);
+  EXPECT_NE(ParseConfig("# x\n").content_hash, ParseConfig("# x\r\n").content_hash);
+}
+
+}  // namespace
+}  // namespace nccltune::tuner

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The documented meaning of a configuration, read as plainly as it can be: row by row, the first
+// one that matches and that NCCL can run. The oracle of the tests, the alternative in the benchmark.
+#ifndef NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
+#define NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "tuner/decision.h"
+#include "tuner/rule.h"
+#include "tuner/rule_set.h"
+
+namespace nccltune::tuner {
+
+inline bool Covers(const Rule& rule, const Call& call, const Scale& scale) {
+  return rule.collective == call.collective && call.bytes >= rule.min_bytes &&
+         call.bytes <= rule.max_bytes &&
+         (rule.nodes == kAny || static_cast<size_t>(rule.nodes) == scale.nodes) &&
+         (rule.ranks == kAny || static_cast<size_t>(rule.ranks) == scale.ranks) &&
+         (rule.pipe_ops == kAny || rule.pipe_ops == call.pipe_ops) &&
+         (rule.registered == kAny || rule.registered == call.registered);
+}
+
+template <typename Usable>
+const Rule* FirstMatch(const std::vector<Rule>& rules, const Call& call, const Scale& scale,
+                       const Usable& usable) {
+  for (const Rule& rule : rules) {
+    if (Covers(rule, call, scale) && usable(rule.algorithm, rule.protocol)) return &rule;
+  }
+  return nullptr;
+}
+
+}  // namespace nccltune::tuner
+
+#endif  // NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shared object as it is shipped: what it exports, what it needs, and that it can leave.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "abi/tuner_v2.h"
+#include "abi/tuner_v7.h"
+#include "tuner/control.h"
+
+namespace nccltune::tuner {
+namespace {
+
+// The output of a command; the test fails when the command does.
+std::string OutputOf(const std::string& command) {
+  std::string output;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return output;
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return output;
+}
+
+bool HaveReadelf() { return std::system("command -v readelf >/dev/null 2>&1") == 0; }
+
+TEST(SharedObject, ExportsExactlyThese) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  std::istringstream lines(OutputOf("readelf --wide --dyn-syms " TUNER_PLUGIN));
+  std::set<std::string> exported;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string number;
+    std::string value;
+    std::string size;
+    std::string type;
+    std::string bind;
+    std::string visibility;
+    std::string section;
+    std::string name;
+    words >> number >> value >> size >> type >> bind >> visibility >> section >> name;
+    if (name.empty() || section == "UND" || number == "Num:") continue;
+    EXPECT_NE(bind, "UNIQUE") << name << " would keep dlclose from unloading the plugin";
+    exported.insert(name);
+  }
+  EXPECT_EQ(exported,
+            (std::set<std::string>{
+                "ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
+                "ncclTunerPlugin_v5", "ncclTunerPlugin_v6", "ncclTunerPlugin_v7",
+                "nccltune_tuner_control_version", "nccltune_tuner_version", "nccltune_tuner_force",
+                "nccltune_tuner_release", "nccltune_tuner_record", "nccltune_tuner_last_table",
+                "nccltune_tuner_last_decision"}));
+}
+
+#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
+TEST(SharedObject, NeedsLibcAlone) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  const std::set<std::string> allowed = {"libc.so.6", "libpthread.so.0", "libdl.so.2",
+                                         "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
+  std::istringstream lines(OutputOf("readelf --wide --dynamic " TUNER_PLUGIN));
+  int needed = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    ++needed;
+    const size_t open = line.find('[');
+    const std::string name = line.substr(open + 1, line.find(']') - open - 1);
+    EXPECT_EQ(allowed.count(name), 1U) << name;
+  }
+  EXPECT_GT(needed, 0);
+}
+#endif
+
+bool IsLoaded() {
+  void* const handle = dlopen(TUNER_PLUGIN, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  dlclose(handle);
+  return true;
+}
+
+TEST(SharedObject, LeavesAndComesBack) {
+  for (int round = 0; round < 3; ++round) {
+    void* const library = dlopen(TUNER_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << dlerror();
+    const auto* const tuner = static_cast<const abi::TunerV7*>(dlsym(library, "ncclTunerPlugin_v7"));
+    ASSERT_NE(tuner, nullptr);
+    EXPECT_STREQ(tuner->name, "nccltune");
+    void* context = nullptr;
+    EXPECT_EQ(tuner->init(&context, 1, 8, 1, nullptr, nullptr, nullptr), abi::kSuccess);
+    std::array<float, 21> table{};
+    table.fill(5.0F);
+    int channels = 0;
+    EXPECT_EQ(tuner->get_coll_info(context, abi::kAllReduce, 1024, 1,
+                                   reinterpret_cast<float**>(table.data()), 7, 3, 0, &channels),
+              abi::kSuccess);
+    EXPECT_EQ(tuner->finalize(context), abi::kSuccess);
+    EXPECT_TRUE(IsLoaded());
+    EXPECT_EQ(dlclose(library), 0);
+    EXPECT_FALSE(IsLoaded());
+  }
+}
+
+TEST(SharedObject, TheControlInterfaceIsFoundInTheLoadedPlugin) {
+  void* const library = dlopen(TUNER_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto* const force = reinterpret_cast<decltype(&nccltune_tuner_force)>(
+      dlsym(library, "nccltune_tuner_force"));
+  auto* const release = reinterpret_cast<decltype(&nccltune_tuner_release)>(
+      dlsym(library, "nccltune_tuner_release"));
+  const auto* const tuner = static_cast<const abi::TunerV2*>(dlsym(library, "ncclTunerPlugin_v2"));
+  ASSERT_NE(force, nullptr);
+  ASSERT_NE(release, nullptr);
+  ASSERT_NE(tuner, nullptr);
+  void* context = nullptr;
+  ASSERT_EQ(tuner->init(8, 1, nullptr, &context), abi::kSuccess);
+  EXPECT_EQ(force(abi::kAllReduce, abi::kTree, abi::kLl, 3, 0), NCCLTUNE_TUNER_OK);
+  int algorithm = -1;
+  int protocol = -1;
+  int channels = 0;
+  EXPECT_EQ(tuner->get_coll_info(context, abi::kAllReduce, 1024, 0, 0, 1, &algorithm, &protocol,
+                                 &channels),
+            abi::kSuccess);
+  EXPECT_EQ(algorithm, abi::kTree);
+  EXPECT_EQ(protocol, abi::kLl);
+  EXPECT_EQ(channels, 3);
+  EXPECT_EQ(release(NCCLTUNE_TUNER_ALL), NCCLTUNE_TUNER_OK);
+  EXPECT_EQ(tuner->destroy(context), abi::kSuccess);
+  EXPECT_EQ(dlclose(library), 0);
+}
+
+}  // namespace
+}  // namespace nccltune::tuner

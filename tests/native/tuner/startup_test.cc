@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What init makes of environment and file, and what it says. The test program exports
+// ncclGetVersion itself (nccl_double.cc), as a program with NCCL linked in would.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi/tuner_types.h"
+#include "common/content_hash.h"
+#include "common/text.h"
+#include "tuner/nccl_double.h"
+#include "tuner/support.h"
+#include "tuner/warnings.h"
+
+namespace nccltune::tuner {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+class StartupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ForgetWarnings();
+    TakeLog();
+    SetNcclVersion(22809);
+  }
+  void TearDown() override { SetNcclVersion(0); }
+
+  // The log of one init with that content as configuration.
+  static Lines Start(const ScopedFile& file, int version = 5, Scale scale = {4, 32}) {
+    const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+    const TestTuner tuner(version, scale);
+    return TakeLog();
+  }
+
+  static bool Decides(const ScopedFile& file) {
+    const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+    const TestTuner tuner(5, {4, 32});
+    Call call;
+    call.collective = abi::kAllReduce;
+    call.bytes = 5;
+    return Chosen(tuner.Ask(call), 5) != Pair{};
+  }
+
+  static std::string Prefix(const char* level) {
+    return std::string(level) + " TUNER/nccltune: ";
+  }
+
+  ScopedVariable no_config_{"NCCLTUNE_CONFIG", nullptr};
+  ScopedVariable no_nccl_config_{"NCCL_TUNER_CONFIG_FILE", nullptr};
+  ScopedVariable no_strict_{"NCCLTUNE_STRICT", nullptr};
+  ScopedVariable no_stale_{"NCCLTUNE_STALE", nullptr};
+};
+
+constexpr const char* kRule = "allreduce,0,9,tree,ll,-1,-1,-1\n";
+
+TEST_F(StartupTest, SaysWhatTheFileCameTo) {
+  const std::string content =
+      "# nccltune: schema=1 nccl=2.28.3\n"
+      "allreduce,0,9,tree,ll,-1,4,32\n"
+      "allreduce,0,9,ring,ll,8,4,-1\n"
+      "allreduce,2,3,tree,ll,-1,4,32\n"
+      "allreduce,0,9,tree,ll,-1,2,16\n"
+      "allreduce,0,9,tree,ll,-1,1,8\n";
+  const ScopedFile file(content);
+  EXPECT_EQ(Start(file),
+            Lines{Prefix("INFO") + file.path() + " (content " + Hex64(ContentHash(content)) +
+                  "): 2 of 5 rules apply to 4 nodes, 32 ranks; dropped: 2 other scale, 1 shadowed, "
+                  "0 bad lines; interface v5, NCCL 2.28.9"});
+}
+
+TEST_F(StartupTest, WithoutAFileOneQuietLine) {
+  const TestTuner tuner(6, {1, 8});
+  EXPECT_EQ(TakeLog(), Lines{Prefix("INFO") +
+                             "no rules, NCCLTUNE_CONFIG and NCCL_TUNER_CONFIG_FILE are not set; "
+                             "interface v6, NCCL 2.28.9"});
+}
+
+TEST_F(StartupTest, AnUnknownNcclIsSaidToBe) {
+  SetNcclVersion(0);
+  const TestTuner tuner(6, {1, 8});
+  EXPECT_NE(TakeLog().at(0).find("interface v6, NCCL unknown"), std::string::npos);
+}
+
+TEST_F(StartupTest, OurVariableComesBeforeNvidias) {
+  const ScopedFile ours(kRule);
+  const ScopedFile theirs(kRule);
+  const ScopedVariable nvidias("NCCL_TUNER_CONFIG_FILE", theirs.path().c_str());
+  EXPECT_NE(Start(ours).at(0).find(ours.path()), std::string::npos);
+  const ScopedVariable empty("NCCLTUNE_CONFIG", "");
+  const TestTuner tuner(5, {4, 32});
+  EXPECT_NE(TakeLog().at(0).find(theirs.path()), std::string::npos);
+}
+
+TEST_F(StartupTest, FilesThatCannotBeReadAreWarnedAbout) {
+  struct Case {
+    std::string path;
+    const char* reason;
+  };
+  const std::string pipe = ::testing::TempDir() + "nccltune-pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const Case cases[] = {{"/nonexistent/tuner.conf", "No such file or directory"},
+                        {::testing::TempDir(), "is a directory"},
+                        {"/dev/null", "is not a regular file"},
+                        {pipe, "is not a regular file"}};
+  for (const Case& c : cases) {
+    const ScopedVariable config("NCCL_TUNER_CONFIG_FILE", c.path.c_str());
+    const TestTuner tuner(5, {4, 32});
+    EXPECT_EQ(TakeLog(), (Lines{Prefix("WARN") + "NCCL_TUNER_CONFIG_FILE=" + c.path + ": " +
+                                    c.reason + ": no rules, NCCL decides everything",
+                                Prefix("INFO") + "no rules, " + c.path +
+                                    " cannot be read; interface v5, NCCL 2.28.9"}));
+  }
+  unlink(pipe.c_str());
+}
+
+TEST_F(StartupTest, AHugeFileIsNotRead) {
+  const ScopedFile file("");
+  ASSERT_EQ(truncate(file.path().c_str(), off_t{1} << 40U), 0);
+  const Lines lines = Start(file);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("has 1099511627776 bytes, more than 33554432"), std::string::npos);
+}
+
+TEST_F(StartupTest, BadLinesAreWarnedAboutAndTheRestWorks) {
+  const ScopedFile file(std::string("allreduce,0,9,NVLS,ll,-1,-1,-1\n") + kRule);
+  const Lines lines = Start(file);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0], Prefix("WARN") + file.path() +
+                          ":1: column 4 (algorithm): 'NVLS' is not an algorithm; did you mean "
+                          "'nvls'? names are lower case without spaces: tree ring collnet_direct "
+                          "collnet_chain nvls nvls_tree pat");
+  EXPECT_NE(lines[1].find("1 of 1 rule applies"), std::string::npos);
+  EXPECT_NE(lines[1].find("1 bad line;"), std::string::npos);
+  EXPECT_TRUE(Decides(file));
+}
+
+TEST_F(StartupTest, AFileOfRubbishDoesNotFloodTheLog) {
+  std::string content;
+  for (int i = 0; i < 5000; ++i) content += "rubbish " + std::to_string(i) + "\n";
+  const Lines lines = Start(ScopedFile(content));
+  ASSERT_EQ(lines.size(), 18U);  // 16 lines, how many more, and the summary
+  EXPECT_NE(lines[16].find("4984 more lines like these"), std::string::npos);
+  EXPECT_NE(lines[17].find("5000 bad lines"), std::string::npos);
+}
+
+TEST_F(StartupTest, WarningsComeOnceAProcessAndTheSummaryEachTime) {
+  const ScopedFile file("rubbish\n");
+  EXPECT_EQ(Start(file).size(), 2U);
+  EXPECT_EQ(Start(file).size(), 1U);
+}
+
+TEST_F(StartupTest, StrictTakesNoRuleFromABadFile) {
+  const ScopedFile bad(std::string("rubbish\n") + kRule);
+  const ScopedFile good(kRule);
+  const ScopedVariable strict("NCCLTUNE_STRICT", "1");
+  const Lines lines = Start(bad);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[1], Prefix("WARN") + bad.path() +
+                          ": 1 bad line and NCCLTUNE_STRICT=1: no rule is used");
+  EXPECT_NE(lines[2].find("0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all by "
+                          "NCCLTUNE_STRICT=1, 1 bad line"),
+            std::string::npos);
+  EXPECT_FALSE(Decides(bad));
+  EXPECT_TRUE(Decides(good));
+}
+
+TEST_F(StartupTest, StrictDoesNotMindNotes) {
+  const ScopedFile file(std::string("# nccltune: schema=2\n") + kRule);
+  const ScopedVariable strict("NCCLTUNE_STRICT", "1");
+  EXPECT_TRUE(Decides(file));
+}
+
+TEST_F(StartupTest, ABadValueOfASettingIsNamed) {
+  const ScopedFile file(kRule);
+  const ScopedVariable strict("NCCLTUNE_STRICT", "yes");
+  const ScopedVariable stale("NCCLTUNE_STALE", "Warm");
+  const Lines lines = Start(file);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], Prefix("WARN") + "NCCLTUNE_STRICT='yes' is not one of 0 1; taking 0");
+  EXPECT_EQ(lines[1], Prefix("WARN") +
+                          "NCCLTUNE_STALE='Warm' is not one of warn off; did you mean 'warn'? "
+                          "taking warn");
+}
+
+TEST_F(StartupTest, UnknownSettingsAreWarnedAboutOnce) {
+  const ScopedVariable typo("NCCLTUNE_CONFG", "/etc/tuner.conf");
+  const ScopedVariable other("NCCLTUNE_SOMETHING_ELSE", "1");
+  const ScopedVariable known("NCCLTUNE_NATIVE_DIR", "/opt");
+  const ScopedFile file(kRule);
+  Lines lines = Start(file);
+  ASSERT_EQ(lines.size(), 3U);
+  std::sort(lines.begin(), lines.end());
+  EXPECT_EQ(lines[1], Prefix("WARN") +
+                          "NCCLTUNE_CONFG is not a setting of nccltune and is not read; did you "
+                          "mean NCCLTUNE_CONFIG?");
+  EXPECT_EQ(lines[2], Prefix("WARN") +
+                          "NCCLTUNE_SOMETHING_ELSE is not a setting of nccltune and is not read");
+  EXPECT_EQ(Start(file).size(), 1U);
+}
+
+TEST_F(StartupTest, RulesOfAnotherNcclAreStale) {
+  const ScopedFile file(std::string("# nccltune: nccl=2.27.3\n") + kRule);
+  const Lines lines = Start(file);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0], Prefix("WARN") + file.path() +
+                          ": stale rules, measured on NCCL 2.27.3 (this is 2.28.9); they are used "
+                          "all the same, NCCLTUNE_STALE=off ends that; best measure again");
+  EXPECT_TRUE(Decides(file));
+}
+
+TEST_F(StartupTest, StaleRulesCanBeSwitchedOff) {
+  const ScopedFile stale_file(std::string("# nccltune: nccl=2.27.3\n") + kRule);
+  const ScopedFile fresh_file(std::string("# nccltune: nccl=2.28.1\n") + kRule);
+  const ScopedFile silent_file(kRule);
+  const ScopedVariable stale("NCCLTUNE_STALE", "off");
+  const Lines lines = Start(stale_file);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_NE(lines[0].find("NCCLTUNE_STALE=off: no rule is used"), std::string::npos);
+  EXPECT_NE(lines[1].find("0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all as stale by "
+                          "NCCLTUNE_STALE=off, 0 bad lines"),
+            std::string::npos);
+  EXPECT_FALSE(Decides(stale_file));
+  EXPECT_TRUE(Decides(fresh_file));   // a patch release makes no difference
+  EXPECT_TRUE(Decides(silent_file));  // a file that does not say is not stale
+  SetNcclVersion(0);
+  EXPECT_TRUE(Decides(stale_file));  // what runs is not known
+}
+
+TEST_F(StartupTest, ChannelsAreSaidToBeCapsSince231) {
+  const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1\n");
+  SetNcclVersion(23007);
+  EXPECT_EQ(Start(file, 6).at(0).find("channels only lower"), std::string::npos);
+  SetNcclVersion(23102);
+  EXPECT_NE(Start(file, 6).at(0).find("; channels only lower NCCL's own number since NCCL 2.31"),
+            std::string::npos);
+  EXPECT_EQ(Start(ScopedFile(kRule), 6).at(0).find("channels only lower"), std::string::npos);
+}
+
+TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
+  const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
+  EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
+  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (told since v4)"), std::string::npos);
+  EXPECT_NE(Start(file, 4).at(0).find("1 of 1 rule applies"), std::string::npos);
+}
+
+TEST_F(StartupTest, TheFileIsReadAgainForEachCommunicator) {
+  const std::string path = ::testing::TempDir() + "nccltune-reread.conf";
+  const auto write = [&path](const char* text) {
+    FILE* const out = std::fopen(path.c_str(), "w");
+    ASSERT_NE(out, nullptr);
+    std::fputs(text, out);
+    std::fclose(out);
+  };
+  const ScopedVariable config("NCCLTUNE_CONFIG", path.c_str());
+  Call call;
+  call.collective = abi::kAllReduce;
+  call.bytes = 5;
+  write("allreduce,0,9,tree,ll,-1,-1,-1\n");
+  const TestTuner first(5, {4, 32});
+  write("allreduce,0,9,ring,ll,-1,-1,-1\n");
+  const TestTuner second(5, {4, 32});
+  EXPECT_EQ(Chosen(first.Ask(call), 5), (Pair{abi::kTree, abi::kLl}));
+  EXPECT_EQ(Chosen(second.Ask(call), 5), (Pair{abi::kRing, abi::kLl}));
+  unlink(path.c_str());
+}
+
+TEST_F(StartupTest, LongPathsDoNotOverrunNcclsLine) {
+  const std::string path = "/" + std::string(4000, 'p');
+  const ScopedVariable config("NCCLTUNE_CONFIG", path.c_str());
+  const TestTuner tuner(5, {4, 32});
+  const Lines lines = TakeLog();
+  ASSERT_EQ(lines.size(), 2U);
+  for (const std::string& line : lines) EXPECT_LT(line.size(), 820U);
+}
+
+TEST_F(StartupTest, ManyThreadsMakeCommunicatorsAtOnce) {
+  const ScopedFile file(
+      "rubbish\n"
+      "allreduce,0,9,tree,ll,-1,4,32\n"
+      "allreduce,0,9,ring,ll,-1,1,8\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(8);
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([t, &wrong] {
+      for (int i = 0; i < 30; ++i) {
+        const bool large = (static_cast<size_t>(i) + t) % 2 == 0;
+        const TestTuner tuner(2 + static_cast<int>(t) % 6, large ? Scale{4, 32} : Scale{1, 8});
+        Call call;
+        call.collective = abi::kAllReduce;
+        call.bytes = 5;
+        const Pair expected = {large ? abi::kTree : abi::kRing, abi::kLl};
+        if (Chosen(tuner.Ask(call), tuner.version()) != expected) ++wrong[t];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const int count : wrong) EXPECT_EQ(count, 0);
+  const Lines lines = TakeLog();
+  EXPECT_EQ(lines.size(), 8 * 30 + 1U);  // one INFO each, the WARN once
+}
+
+}  // namespace
+}  // namespace nccltune::tuner

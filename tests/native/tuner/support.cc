@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/support.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "abi/tuner_v2.h"
+#include "abi/tuner_v3.h"
+#include "abi/tuner_v4.h"
+#include "abi/tuner_v5.h"
+#include "abi/tuner_v6.h"
+#include "abi/tuner_v7.h"
+#include "host/plugin_log.h"
+
+extern "C" {
+extern const nccltune::abi::TunerV2 ncclTunerPlugin_v2;
+extern const nccltune::abi::TunerV3 ncclTunerPlugin_v3;
+extern const nccltune::abi::TunerV4 ncclTunerPlugin_v4;
+extern const nccltune::abi::TunerV5 ncclTunerPlugin_v5;
+extern const nccltune::abi::TunerV6 ncclTunerPlugin_v6;
+extern const nccltune::abi::TunerV7 ncclTunerPlugin_v7;
+}
+
+namespace nccltune::tuner {
+namespace {
+
+const void* StructOf(int version) {
+  const std::array<const void*, 6> structs = {&ncclTunerPlugin_v2, &ncclTunerPlugin_v3,
+                                              &ncclTunerPlugin_v4, &ncclTunerPlugin_v5,
+                                              &ncclTunerPlugin_v6, &ncclTunerPlugin_v7};
+  return structs.at(static_cast<size_t>(version - 2));
+}
+
+}  // namespace
+
+ScopedVariable::ScopedVariable(const char* name, const char* value) : name_(name) {
+  const char* const before = std::getenv(name);
+  was_set_ = before != nullptr;
+  if (was_set_) before_ = before;
+  if (value == nullptr) {
+    unsetenv(name);
+  } else {
+    setenv(name, value, 1);
+  }
+}
+
+ScopedVariable::~ScopedVariable() {
+  if (was_set_) {
+    setenv(name_.c_str(), before_.c_str(), 1);
+  } else {
+    unsetenv(name_.c_str());
+  }
+}
+
+ScopedFile::ScopedFile(std::string_view content) {
+  path_ = ::testing::TempDir() + "nccltune-tuner-XXXXXX";
+  const int descriptor = mkstemp(path_.data());
+  EXPECT_GE(descriptor, 0);
+  close(descriptor);
+  std::ofstream(path_, std::ios::binary) << content;
+}
+
+ScopedFile::~ScopedFile() { unlink(path_.c_str()); }
+
+CostTable::CostTable() {
+  for (size_t i = 0; i < entries.size(); ++i) entries[i] = 10.0F + static_cast<float>(i);
+}
+
+bool CostTable::SameBytes(const CostTable& other) const {
+  return std::memcmp(entries.data(), other.entries.data(), sizeof entries) == 0;
+}
+
+TestTuner::TestTuner(int version, Scale scale, bool with_log)
+    : version_(version), interface_(host::WrapTuner(version, StructOf(version))) {
+  constants_.assign(interface_->constants_size(), kConstantsPattern);
+  abi::NvlDomainInfoV5 domains = {1, 1, 1};
+  host::InitCall call;
+  call.ranks = scale.ranks;
+  call.nodes = scale.nodes;
+  call.log = with_log ? host::plugin_log::Function() : nullptr;
+  call.nvl_domains = &domains;
+  call.constants = constants_.empty() ? nullptr : constants_.data();
+  EXPECT_EQ(interface_->Init(call, &context_), abi::kSuccess);
+}
+
+TestTuner::~TestTuner() { EXPECT_EQ(interface_->Finalize(context_), abi::kSuccess); }
+
+Answer TestTuner::Ask(const Call& call, const CostTable& table) const {
+  Answer answer;
+  answer.table = table;
+  host::CollInfoCall info;
+  info.collective = static_cast<abi::Collective>(call.collective);
+  info.bytes = call.bytes;
+  info.pipe_ops = call.pipe_ops;
+  info.registered = call.registered == 1;
+  info.table = answer.table.passed();
+  info.channels = &answer.channels;
+  info.collnet_support = 1;
+  info.nvls_support = 1;
+  info.algorithm = &answer.algorithm;
+  info.protocol = &answer.protocol;
+  EXPECT_EQ(interface_->GetCollInfo(context_, info), abi::kSuccess);
+  return answer;
+}
+
+size_t TestTuner::AskChunk(int collective, int algorithm, int protocol, size_t proposed) const {
+  size_t chunk_bytes = proposed;
+  host::ChunkCall call;
+  call.collective = static_cast<abi::Collective>(collective);
+  call.bytes = 1U << 20U;
+  call.combination = {algorithm, protocol};
+  call.chunk_bytes = &chunk_bytes;
+  EXPECT_EQ(interface_->GetChunkSize(context_, call), abi::kSuccess);
+  return chunk_bytes;
+}
+
+Pair Chosen(const Answer& answer, int version) {
+  if (version == 2) return {answer.algorithm, answer.protocol};
+  Pair best;
+  float least = 0.0F;
+  for (int a = 0; a < abi::kNumAlgorithms; ++a) {
+    for (int p = 0; p < abi::kNumProtocols; ++p) {
+      const float cost = answer.table.at(a, p);
+      if (cost < 0.0F || (best.algorithm >= 0 && cost >= least)) continue;
+      best = {a, p};
+      least = cost;
+    }
+  }
+  return least == 0.0F ? best : Pair{};
+}
+
+std::vector<std::string> TakeLog() {
+  std::vector<std::string> lines;
+  for (const host::LogLine& line : host::plugin_log::Take().lines) {
+    lines.push_back(host::LogLevelName(line.level) + " " + line.text);
+  }
+  return lines;
+}
+
+}  // namespace nccltune::tuner

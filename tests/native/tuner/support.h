@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the plugin's tests share: an environment and files that clean up after themselves, and the
+// exported structs of all interface versions behind one face.
+#ifndef NCCLTUNE_TESTS_TUNER_SUPPORT_H_
+#define NCCLTUNE_TESTS_TUNER_SUPPORT_H_
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "abi/tuner_types.h"
+#include "host/tuner_interface.h"
+#include "tuner/decision.h"
+
+namespace nccltune::tuner {
+
+inline constexpr std::array<int, 6> kVersions = {2, 3, 4, 5, 6, 7};
+
+inline std::string NameOfVersion(const ::testing::TestParamInfo<int>& test) {
+  return "v" + std::to_string(test.param);
+}
+
+// Sets a variable (or takes it away, for a null value) until the end of the scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value);
+  ~ScopedVariable();
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  std::string name_;
+  std::string before_;
+  bool was_set_;
+};
+
+// A file in the test's own folder.
+class ScopedFile {
+ public:
+  explicit ScopedFile(std::string_view content);
+  ~ScopedFile();
+  ScopedFile(const ScopedFile&) = delete;
+  ScopedFile& operator=(const ScopedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A cost table with room behind it, so that a write past its end is seen.
+struct CostTable {
+  static constexpr size_t kEntries = size_t{abi::kNumAlgorithms} * abi::kNumProtocols;
+
+  // Every entry its own time, none of them zero.
+  CostTable();
+
+  float& at(int algorithm, int protocol) { return entries[IndexOf(algorithm, protocol)]; }
+  float at(int algorithm, int protocol) const { return entries[IndexOf(algorithm, protocol)]; }
+  // NCCL's way to pass it.
+  float** passed() { return reinterpret_cast<float**>(entries.data()); }
+  bool SameBytes(const CostTable& other) const;
+
+  static size_t IndexOf(int algorithm, int protocol) {
+    return static_cast<size_t>(algorithm) * abi::kNumProtocols + static_cast<size_t>(protocol);
+  }
+
+  std::array<float, kEntries + 3> entries;
+};
+
+// What one getCollInfo came to.
+struct Answer {
+  CostTable table;
+  int channels = 0;
+  int algorithm = -1;  // v2 only
+  int protocol = -1;   // v2 only
+};
+
+// One communicator of the plugin, as made through the exported struct of one version.
+class TestTuner {
+ public:
+  TestTuner(int version, Scale scale, bool with_log = true);
+  ~TestTuner();
+  TestTuner(const TestTuner&) = delete;
+  TestTuner& operator=(const TestTuner&) = delete;
+
+  int version() const { return version_; }
+  void* context() const { return context_; }
+  const host::TunerInterface& interface() const { return *interface_; }
+  // The constants as init left them, of the version's size; empty before v5.
+  const std::vector<unsigned char>& constants() const { return constants_; }
+
+  // Asks with that table (v2: with both flags set), channels 0, algorithm and protocol -1.
+  Answer Ask(const Call& call, const CostTable& table = {}) const;
+  size_t AskChunk(int collective, int algorithm, int protocol, size_t proposed) const;
+
+ private:
+  int version_;
+  std::unique_ptr<host::TunerInterface> interface_;
+  void* context_ = nullptr;
+  std::vector<unsigned char> constants_;
+};
+
+// What the pair (algorithm, protocol) comes to in NCCL: named by v2, least cost from v3 on.
+struct Pair {
+  int algorithm = -1;
+  int protocol = -1;
+  bool operator==(const Pair&) const = default;
+};
+Pair Chosen(const Answer& answer, int version);
+
+// The lines logged since the last call, as "WARN text" and "INFO text".
+std::vector<std::string> TakeLog();
+
+// The pattern that constants hold before init.
+inline constexpr unsigned char kConstantsPattern = 0xA5;
+
+}  // namespace nccltune::tuner
+
+#endif  // NCCLTUNE_TESTS_TUNER_SUPPORT_H_

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The exported struct of every interface version, called as NCCL calls it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "abi/tuner_types.h"
+#include "tuner/support.h"
+#include "tuner/warnings.h"
+
+namespace nccltune::tuner {
+namespace {
+
+constexpr Scale kScale = {4, 32};
+
+class VersionsTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    ForgetWarnings();
+    TakeLog();
+  }
+
+  int version() const { return GetParam(); }
+  bool has_table() const { return version() >= 3; }
+
+  // Nothing that NCCL set has changed.
+  void ExpectUntouched(const Answer& answer, const CostTable& before) const {
+    EXPECT_TRUE(answer.table.SameBytes(before));
+    EXPECT_EQ(answer.channels, 0);
+    EXPECT_EQ(answer.algorithm, -1);
+    EXPECT_EQ(answer.protocol, -1);
+  }
+
+  ScopedVariable no_config_{"NCCLTUNE_CONFIG", nullptr};
+  ScopedVariable no_nccl_config_{"NCCL_TUNER_CONFIG_FILE", nullptr};
+  ScopedVariable no_algo_{"NCCL_ALGO", nullptr};
+  ScopedVariable no_proto_{"NCCL_PROTO", nullptr};
+};
+
+class TableVersionsTest : public VersionsTest {};  // since v3 there is a cost table
+class ChunkVersionsTest : public VersionsTest {};  // since v6 there is getChunkSize
+
+Call AllReduce(uint64_t bytes) {
+  Call call;
+  call.collective = abi::kAllReduce;
+  call.bytes = bytes;
+  call.registered = 0;
+  return call;
+}
+
+TEST_P(VersionsTest, WithoutAConfigurationNothingIsTouched) {
+  const TestTuner tuner(version(), kScale);
+  for (int collective = 0; collective < abi::kNumCollectives; ++collective) {
+    for (const uint64_t bytes : {uint64_t{0}, uint64_t{8}, uint64_t{1} << 36U}) {
+      Call call = AllReduce(bytes);
+      call.collective = collective;
+      ExpectUntouched(tuner.Ask(call), {});
+    }
+  }
+}
+
+TEST_P(VersionsTest, WithoutAMatchNothingIsTouched) {
+  const ScopedFile file(
+      "allreduce,1024,2048,tree,ll,8,4,32\n"    // other sizes
+      "allreduce,0,9999,tree,ll,8,1,8\n"        // another scale
+      "allgather,0,9999,ring,ll,8,-1,-1\n"      // another collective
+      "allreduce,0,9999,tree,ll,8,-1,-1,7\n");  // other pipe ops
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  ExpectUntouched(tuner.Ask(AllReduce(1023)), {});
+  ExpectUntouched(tuner.Ask(AllReduce(2049)), {});
+}
+
+TEST_P(VersionsTest, AMatchChangesOneEntryAndNothingElse) {
+  const ScopedFile file("allreduce,1024,2048,tree,simple,-1,4,32\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  const Answer answer = tuner.Ask(AllReduce(1024));
+  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
+  EXPECT_EQ(answer.channels, 0);  // -1 in the file: not touched
+  CostTable expected;
+  if (has_table()) expected.at(abi::kTree, abi::kSimple) = 0.0F;
+  EXPECT_TRUE(answer.table.SameBytes(expected));
+}
+
+TEST_P(VersionsTest, ChannelsOfTheRuleArePassedOn) {
+  const ScopedFile file("allreduce,0,2048,ring,ll,12,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  const Answer answer = tuner.Ask(AllReduce(2048));
+  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kRing, abi::kLl}));
+  EXPECT_EQ(answer.channels, 12);
+}
+
+TEST_P(VersionsTest, CollnetChannelsAreNotPassedOn) {
+  const ScopedFile file("allreduce,0,2048,collnet_chain,simple,12,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  const Answer answer = tuner.Ask(AllReduce(2048));
+  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kCollnetChain, abi::kSimple}));
+  EXPECT_EQ(answer.channels, 0);
+}
+
+TEST_P(VersionsTest, ModelConstantsAreLeftAlone) {
+  const ScopedFile file("allreduce,0,2048,ring,ll,12,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  tuner.Ask(AllReduce(1));
+  EXPECT_EQ(tuner.constants().size(), version() < 5 ? 0U : version() < 7 ? 1152U : 1272U);
+  EXPECT_TRUE(std::all_of(tuner.constants().begin(), tuner.constants().end(),
+                          [](unsigned char byte) { return byte == kConstantsPattern; }));
+}
+
+TEST_P(TableVersionsTest, WhatNcclIgnoresIsNeverChosen) {
+  const ScopedFile file(
+      "allreduce,0,9999,nvls,simple,16,-1,-1\n"
+      "allreduce,0,9999,tree,ll128,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  for (const float ignored : {abi::kIgnore, -1e30F, std::numeric_limits<float>::quiet_NaN()}) {
+    CostTable table;
+    table.at(abi::kNvls, abi::kSimple) = ignored;
+    const Answer second = tuner.Ask(AllReduce(5), table);
+    EXPECT_EQ(second.table.at(abi::kTree, abi::kLl128), 0.0F);
+    EXPECT_EQ(second.channels, 0);  // those of the row that could not be taken stay out of it
+    table.at(abi::kTree, abi::kLl128) = ignored;
+    ExpectUntouched(tuner.Ask(AllReduce(5), table), table);
+  }
+}
+
+TEST_P(TableVersionsTest, ATableOfSixRowsIsNotOverrun) {
+  // NCCL 2.22 has no PAT. Behind its six rows lies memory that is not the tuner's.
+  const ScopedFile file("allgather,0,9999,pat,simple,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  CostTable table;
+  int channels = 0;
+  host::CollInfoCall call;
+  call.collective = abi::kAllGather;
+  call.bytes = 1;
+  call.table = table.passed();
+  call.algorithms = 6;
+  call.channels = &channels;
+  EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
+  EXPECT_TRUE(table.SameBytes(CostTable()));
+}
+
+TEST_P(VersionsTest, RegisteredBuffersCountWhereTheyAreTold) {
+  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1,-1,1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  Call call = AllReduce(5);
+  EXPECT_EQ(Chosen(tuner.Ask(call), version()), Pair{});
+  call.registered = 1;
+  const Pair expected = version() >= 4 ? Pair{abi::kRing, abi::kLl} : Pair{};
+  EXPECT_EQ(Chosen(tuner.Ask(call), version()), expected);
+}
+
+TEST_P(VersionsTest, StrangeCallsAreLeftToNccl) {
+  const ScopedFile file("allreduce,0,18446744073709551615,ring,ll,4,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  for (const int collective : {-1, 5, 14, 1000}) {
+    Call call = AllReduce(5);
+    call.collective = collective;
+    ExpectUntouched(tuner.Ask(call), {});
+  }
+  EXPECT_EQ(Chosen(tuner.Ask(AllReduce(std::numeric_limits<uint64_t>::max())), version()),
+            (Pair{abi::kRing, abi::kLl}));
+}
+
+TEST_P(TableVersionsTest, WithoutATableNothingIsChosen) {
+  const ScopedFile file("allreduce,0,9999,ring,ll,4,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  int channels = 0;
+  host::CollInfoCall call;
+  call.collective = abi::kAllReduce;
+  call.channels = &channels;
+  call.table = nullptr;
+  EXPECT_EQ(tuner.interface().GetCollInfo(tuner.context(), call), abi::kSuccess);
+  EXPECT_EQ(channels, 0);
+}
+
+TEST_P(VersionsTest, ANullContextIsLeftToNccl) {
+  // What init leaves behind when there was no memory.
+  const TestTuner tuner(version(), kScale);
+  CostTable table;
+  int channels = 0;
+  int algorithm = -1;
+  int protocol = -1;
+  host::CollInfoCall call;
+  call.collective = abi::kAllReduce;
+  call.table = table.passed();
+  call.channels = &channels;
+  call.algorithm = &algorithm;
+  call.protocol = &protocol;
+  EXPECT_EQ(tuner.interface().GetCollInfo(nullptr, call), abi::kSuccess);
+  EXPECT_TRUE(table.SameBytes(CostTable()));
+  EXPECT_EQ(channels, 0);
+  EXPECT_EQ(algorithm, -1);
+  EXPECT_EQ(tuner.interface().Finalize(nullptr), abi::kSuccess);
+}
+
+TEST_P(ChunkVersionsTest, ChunkSizesAreLeftAlone) {
+  const TestTuner tuner(version(), kScale);
+  ASSERT_TRUE(tuner.interface().has_chunk_size());
+  for (const size_t proposed : {size_t{0}, size_t{512}, size_t{1} << 22U}) {
+    EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kSimple, proposed), proposed);
+    EXPECT_EQ(tuner.AskChunk(99, -1, 7, proposed), proposed);
+  }
+}
+
+TEST_P(VersionsTest, WorksWithoutALogger) {
+  const ScopedFile file("nonsense\nallreduce,0,9999,ring,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale, /*with_log=*/false);
+  EXPECT_EQ(Chosen(tuner.Ask(AllReduce(5)), version()), (Pair{abi::kRing, abi::kLl}));
+  EXPECT_TRUE(TakeLog().empty());
+}
+
+TEST_P(VersionsTest, CollectivesAreNotLogged) {
+  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  EXPECT_EQ(TakeLog().size(), 1U);
+  tuner.Ask(AllReduce(5));
+  tuner.Ask(AllReduce(50000));
+  if (version() >= 6) tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kLl, 4096);
+  EXPECT_TRUE(TakeLog().empty());
+}
+
+TEST_P(VersionsTest, CommunicatorsDoNotShareTheirRules) {
+  const ScopedFile file(
+      "allreduce,0,9999,ring,ll,-1,4,32\n"
+      "allreduce,0,9999,tree,ll,-1,1,8\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner large(version(), {4, 32});
+  const TestTuner small(version(), {1, 8});
+  EXPECT_EQ(Chosen(large.Ask(AllReduce(5)), version()), (Pair{abi::kRing, abi::kLl}));
+  EXPECT_EQ(Chosen(small.Ask(AllReduce(5)), version()), (Pair{abi::kTree, abi::kLl}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tuner, VersionsTest, ::testing::ValuesIn(kVersions), NameOfVersion);
+INSTANTIATE_TEST_SUITE_P(Tuner, TableVersionsTest, ::testing::Range(3, 8), NameOfVersion);
+INSTANTIATE_TEST_SUITE_P(Tuner, ChunkVersionsTest, ::testing::Range(6, 8), NameOfVersion);
+
+TEST(TunerV2, KeepsToWhatNccl221CanRun) {
+  const ScopedFile file(
+      "allreduce,0,9999,nvls,simple,-1,-1,-1\n"  // four nodes: needs CollNet as well
+      "allreduce,0,9999,tree,ll128,-1,-1,-1\n"   // not known to be safe here
+      "allreduce,0,9999,tree,ll,-1,-1,-1\n"
+      "broadcast,0,9999,tree,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(2, kScale);
+  host::CollInfoCall call;
+  int channels = 0;
+  int algorithm = -1;
+  int protocol = -1;
+  call.collective = abi::kAllReduce;
+  call.bytes = 5;
+  call.channels = &channels;
+  call.nvls_support = 1;
+  call.algorithm = &algorithm;
+  call.protocol = &protocol;
+  tuner.interface().GetCollInfo(tuner.context(), call);
+  EXPECT_EQ((Pair{algorithm, protocol}), (Pair{abi::kTree, abi::kLl}));
+  algorithm = protocol = -1;
+  call.collective = abi::kBroadcast;
+  tuner.interface().GetCollInfo(tuner.context(), call);
+  EXPECT_EQ((Pair{algorithm, protocol}), Pair{});
+}
+
+TEST(TunerV2, EnvironmentFiltersBeatTheRules) {
+  const ScopedFile file("allreduce,0,9999,tree,ll,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  for (const char* variable : {"NCCL_ALGO", "NCCL_PROTO"}) {
+    const ScopedVariable filter(variable, "Ring");
+    TakeLog();
+    const TestTuner tuner(2, kScale);
+    EXPECT_EQ(Chosen(tuner.Ask(AllReduce(5)), 2), Pair{});
+    EXPECT_NE(TakeLog().back().find("no rule is used: NCCL_ALGO or NCCL_PROTO is set"),
+              std::string::npos);
+    const TestTuner with_table(3, kScale);  // there NCCL filters the table itself
+    EXPECT_EQ(Chosen(with_table.Ask(AllReduce(5)), 3), (Pair{abi::kTree, abi::kLl}));
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::tuner
