@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from nccltune.formats.choices import choice_of_name, collective_of_name
 from nccltune.formats.context import ReadOptions
-from nccltune.formats.nccl_log import NcclLog, forced
+from nccltune.formats.nccl_log import NcclLog, Ran, forced
 from nccltune.formats.nccl_tests_layout import DTYPE_BYTES
 from nccltune.formats.reading import FileReport, FlagKind
-from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, choice_label
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
 _PER_RANK_COUNT = frozenset(
@@ -103,59 +103,78 @@ class Label(NamedTuple):
 
 def find_label(
     collective: Collective,
-    algorithms: str | None,
-    protocols: str | None,
-    log_seen: bool,
+    log: NcclLog,
     options: ReadOptions,
     name: str,
     report: FileReport,
     line: int,
-    tuner: str | None = None,
 ) -> Label:
     """The choice, in this order: what the user told, `NCCL_ALGO` and `NCCL_PROTO` as the log (or
     the environment in a JSON) has them, the file's name, and else the default, which is said."""
     if options.choice is not None:
         return Label(options.choice, "--choice")
-    limits = forced(algorithms, protocols, collective)
+    limits = forced(log.algorithms, log.protocols, collective)
     named = choice_of_name(name)
     if limits.choice is not None:
         return Label(limits.choice, "NCCL_ALGO and NCCL_PROTO")
     if limits.partly and (named is None or named == DEFAULT):
         return Label(None, "NCCL_ALGO or NCCL_PROTO")
     if limits.restricted:
-        report.flag(FlagKind.CHOICE_RESTRICTED, _restricted(algorithms, protocols), line)
+        report.flag(FlagKind.CHOICE_RESTRICTED, _restricted(log), line)
     if named is not None:
         return Label(named, "the file's name")
-    if tuner is not None:
+    if log.tuner is not None:
         report.flag(
             FlagKind.TUNER_LOADED,
-            f"the tuner plugin {tuner!r} was loaded: what is called default here is what it"
+            f"the tuner plugin {log.tuner!r} was loaded: what is called default here is what it"
             " decided (say --choice tuned if that is meant)",
             line,
         )
-    elif not log_seen:
+    elif not log.would_tell:
         report.flag(
             FlagKind.CHOICE_ASSUMED,
             "nothing says which choice it was made with: taken as the default (else say --choice)",
             line,
         )
-    return Label(DEFAULT, "the NCCL log" if log_seen else "nothing")
+    return Label(DEFAULT, "the NCCL log" if log.would_tell else "nothing")
 
 
-def _restricted(algorithms: str | None, protocols: str | None) -> str:
+def label_of_row(
+    label: AnyChoice | None, ran: Ran | None, report: FileReport, line: int
+) -> tuple[AnyChoice | None, Choice | None]:
+    """The choice of one row, and what ran as far as it can be named.
+
+    `label` is the table's (None: forced in part), `ran` what the log says for the row. A forced
+    choice that did not run is named by what ran; channels are only told, not compared, because
+    NCCL uses fewer for small messages. None where nothing tells what ran.
+    """
+    forced_one = isinstance(label, Choice)
+    if isinstance(ran, str):
+        report.flag(
+            FlagKind.TUNER_BYPASSED,
+            f"a {ran} ran, which NCCL chooses without algorithm, protocol or tuner",
+            line,
+        )
+        return (DEFAULT if label is None or forced_one else label), None
+    if ran is None:
+        return label, None
+    plain = ran.without_channels()
+    if label is None:
+        return plain, ran
+    if isinstance(label, Choice) and label.without_channels() != plain:
+        report.flag(
+            FlagKind.CHOICE_OVERRIDDEN,
+            f"{label.label} was asked for, but the log says {plain.label} ran: named by what ran",
+            line,
+        )
+        return plain, ran
+    return label, ran
+
+
+def _restricted(log: NcclLog) -> str:
     said = [
         f"{name}={value}"
-        for name, value in (("NCCL_ALGO", algorithms), ("NCCL_PROTO", protocols))
+        for name, value in (("NCCL_ALGO", log.algorithms), ("NCCL_PROTO", log.protocols))
         if value is not None
     ]
     return f"{' and '.join(said)}: the default could not choose freely"
-
-
-def is_forced(choice: AnyChoice | None) -> bool:
-    """Whether a label names an algorithm and protocol."""
-    return choice is not None and choice not in (DEFAULT, TUNED_RUN)
-
-
-def overridden(choice: AnyChoice, ran: str) -> str:
-    """The sentence for a forced choice that did not run."""
-    return f"{choice_label(choice)} was asked for, but the log says {ran} ran: named by what ran"

@@ -109,6 +109,8 @@ class NcclLog:
     def ran(self, collective: Collective, size: int, ranks: int | None) -> Ran | None:
         """What ran for a call of `size` bytes (over all ranks), or None where the log is silent or
         names several choices for it."""
+        if not self.says_choices:
+            return None
         name = collective.value
         found = self._by_total.get((name, size)) or self._by_total.get((None, size))
         if found is not None:

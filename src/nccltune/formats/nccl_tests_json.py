@@ -186,8 +186,6 @@ class _JsonReader:
             return
         table = self._table(cpu_time, item.line)
         if flat[1] == 0:
-            self.report.rows += 1
-            self.report.rows_size_0 += 1
             table.count_empty(sum(flat[at] is not None for at in (7, 10)))
             return
         table.rows.append(flat)
@@ -271,7 +269,9 @@ class _JsonReader:
                 msgspec.structs.replace(mean, repeat=repeat, iterations=1, time_us=time)
                 for repeat, time in enumerate(good)
             ]
-            self.report.saw_many(mean, len(good) - 1, mean.bytes, mean.bytes)
+            self.report.saw_many(
+                mean.collective, mean.choice, mean.nodes, mean.ranks, len(good) - 1, mean.bytes
+            )
         return samples
 
 

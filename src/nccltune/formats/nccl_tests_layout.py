@@ -19,6 +19,8 @@ DTYPE_BYTES = {
 """Bytes of an element by nccl-tests' type names (`char` and `int` before 2.0's later builds)."""
 REDOPS = {name: name for name in ("sum", "prod", "max", "min", "avg", "mulsum")} | {"none": None}
 _DTYPES = {name: name for name in DTYPE_BYTES}
+_ROOTS: dict[str, int | None] = {"-1": None} | {str(rank): rank for rank in range(1024)}
+_WRONGS: dict[str, int | None] = {"0": 0, "N/A": None, "0e+00": 0}
 
 _LEFT = frozenset({"size", "count", "type", "redop", "root"})
 _TIMES = frozenset({"time", "cputime"})
@@ -128,8 +130,7 @@ class Layout:
         if w0 < 0 or w1 < 0:
             return None
         dtypes, redops = _DTYPES, REDOPS
-        roots: dict[str, int | None] = {"-1": None} | {str(rank): rank for rank in range(1024)}
-        wrongs: dict[str, int | None] = {"0": 0, "N/A": None, "0e+00": 0}
+        roots, wrongs = _ROOTS, _WRONGS
 
         def read(line: str, number: int) -> bool:
             token = line.split()

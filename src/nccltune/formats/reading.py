@@ -7,7 +7,8 @@ from pathlib import PurePath
 import msgspec
 
 from nccltune.formats.lines import visible
-from nccltune.model.choice import choice_label
+from nccltune.model.choice import AnyChoice, choice_label
+from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Sample
 
 MAX_SHOWN = 5
@@ -166,20 +167,28 @@ class FileReport(msgspec.Struct, kw_only=True):
         return any(flag.doubtful for flag in self.flags)
 
     def saw(self, sample: Sample) -> None:
-        """Count a sample by collective, choice and scale (for readers of few samples)."""
-        self.saw_many(sample, 1, sample.bytes, sample.bytes)
+        """Count a sample by collective, choice and scale."""
+        nodes, ranks = sample.nodes, sample.ranks
+        self.saw_many(sample.collective, sample.choice, nodes, ranks, 1, sample.bytes)
 
-    def saw_many(self, like: Sample, number: int, low: int, high: int) -> None:
-        """Count `number` samples of sizes `low` to `high` that are like `like` otherwise."""
+    def saw_many(
+        self,
+        collective: Collective,
+        choice: AnyChoice,
+        nodes: int | None,
+        ranks: int | None,
+        number: int,
+        size: int,
+    ) -> None:
+        """Count `number` samples of one size that are alike."""
         self.samples += number
-        name = like.collective.value
-        self.collectives[name] = self.collectives.get(name, 0) + number
-        label = choice_label(like.choice)
+        self.collectives[collective] = self.collectives.get(collective, 0) + number
+        label = choice_label(choice)
         self.choices[label] = self.choices.get(label, 0) + number
-        scale = f"{_text(like.nodes)}x{_text(like.ranks)}"
+        scale = f"{_text(nodes)}x{_text(ranks)}"
         self.scales[scale] = self.scales.get(scale, 0) + number
-        self.min_bytes = low if self.min_bytes is None else min(self.min_bytes, low)
-        self.max_bytes = high if self.max_bytes is None else max(self.max_bytes, high)
+        self.min_bytes = size if self.min_bytes is None else min(self.min_bytes, size)
+        self.max_bytes = size if self.max_bytes is None else max(self.max_bytes, size)
 
 
 def _text(number: int | None) -> str:

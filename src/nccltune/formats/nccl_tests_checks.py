@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does a table agree with itself: bus bandwidth with size and time, the average with the rows?"""
+
+from nccltune.formats.nccl_tests_layout import FlatRow
+from nccltune.formats.reading import FileReport, FlagKind
+from nccltune.model.collective import Collective
+
+OTHER_BANDWIDTH = frozenset({Collective.HYPERCUBE, Collective.ALLTOALLV})
+"""Collectives whose printed bandwidth is not of the printed size."""
+_FIRST_TIME = 7
+# Digits end at 0.01 below 1000 GB/s (6 characters), at 0.1 or 1 above.
+_QUICK = 0.0049
+
+
+class BandwidthCheck:
+    """Sums up the printed bus bandwidth of a table and holds it against size and time.
+
+    With `collective` None, or fewer than two ranks, rows are only summed up.
+    """
+
+    def __init__(self, collective: Collective | None, ranks: int | None, cpu_time: bool) -> None:
+        known = collective is not None and collective not in OTHER_BANDWIDTH and not cpu_time
+        self._factor = 0.0
+        self._what = ""
+        if collective is not None and known and ranks is not None and ranks > 1:
+            self._factor = collective.bus_factor(ranks) / 1e3
+            self._what = f"{collective.prose} of {ranks} ranks"
+        self._total = 0.0
+        self._most = 0.0
+        self._count = 0
+
+    def count_empty(self, timings: int) -> None:
+        """Count timings of size 0: nccl-tests averages over them, too."""
+        self._count += timings
+
+    @property
+    def any_rows(self) -> bool:
+        """Whether the table had a row."""
+        return self._count > 0
+
+    def feed(self, rows: list[FlatRow], report: FileReport) -> None:
+        """Take in rows; flags the first whose printed busbw cannot be right."""
+        factor = self._factor
+        total, count, off, first_off = 0.0, 0, 0, 0
+        most = self._most
+        for place in range(_FIRST_TIME, len(rows[0]), 3):
+            for row in rows:
+                time_us = row[place]
+                if time_us is None:
+                    continue
+                printed = row[place + 1]
+                total += printed
+                count += 1
+                if printed > most:  # noqa: PLR1730 - max() costs three times as much
+                    most = printed
+                if factor:
+                    gap = row[1] * factor / time_us - printed
+                    if not -_QUICK < gap < _QUICK and abs(gap) > _slack(time_us, printed):
+                        first_off = min(first_off or row[0], row[0])
+                        off += 1
+        self._total += total
+        self._count += count
+        self._most = most
+        if off:
+            report.flag(
+                FlagKind.BANDWIDTH_MISMATCH,
+                f"the printed busbw is not that of size and time for {self._what}: another"
+                " collective or number of ranks, or edited",
+                first_off,
+            )
+
+    def compare(self, printed: float, line: int, report: FileReport) -> None:
+        """Hold the printed average against that of the rows."""
+        if not self._count:
+            return
+        mean = self._total / self._count
+        if abs(mean - printed) > _half(self._most) + 1e-5 * printed + 1e-6:
+            report.flag(
+                FlagKind.AVERAGE_MISMATCH,
+                f"the printed average bus bandwidth is {printed:g} GB/s, that of the rows"
+                f" {mean:.6g}: rows are missing, or something was edited",
+                line,
+            )
+
+
+def _half(printed: float) -> float:
+    """Half of the last digit that a bandwidth is printed with."""
+    return 0.005 if printed < 1000 else 0.05 if printed < 10000 else 0.5
+
+
+def _slack(time_us: float, printed: float) -> float:
+    """How far rounding of both can move the bandwidth."""
+    # Times end at 0.01 below 100 us, at 0.05 % or better above; at two digits from 10 s on.
+    rough = 0.005 / time_us if time_us < 100 else 5.1e-4 if time_us < 1e7 else 0.06
+    return _half(printed) * 1.01 + 1.02 * rough * printed
