@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job through the command line: from raw measurements to what the plugin decides."""
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+K, M, G = 1 << 10, 1 << 20, 1 << 30
+WINNERS = ["tree/ll", "tree/ll128", "ring/ll128", "ring/simple"]
+EDGES = [96 * K, 12 * M, 96 * M]
+CSV_HEADER = (
+    "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,"
+    "bandwidth_gbps,latency_us"
+)
+
+
+def nccltune(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", *map(str, args)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def raw_csv(noise: float, seed: int = 1) -> str:
+    """180 points: 30 sizes, 6 choices, 4 nodes, 32 ranks; the winner changes at EDGES."""
+    random_ = random.Random(seed)
+    lines = [CSV_HEADER]
+    for power in range(3, 33):
+        size = 1 << power
+        lead = [0.0]
+        for edge in EDGES:
+            lead.append(lead[-1] + 0.35 * math.log(size / edge))
+        base = 20 + size / 40e3
+        times = {name: base * math.exp(-gain) for name, gain in zip(WINNERS, lead, strict=True)}
+        times["ring/ll"] = 1.5 * times["tree/ll"]
+        times["tree/simple"] = 1.4 * times["ring/simple"]
+        for name, exact in times.items():
+            time_us = exact * math.exp(random_.gauss(0, noise))
+            algorithm, protocol = name.split("/")
+            lines.append(
+                f"allreduce,{size},{algorithm},{protocol},-1,4,32,1,0,"
+                f"{size / time_us / 1e3:.9g},{time_us:.9g}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("noise", "factor"), [(0.0, 1.001), (0.05, 1.4)])
+def test_a_raw_csv_gives_its_four_rules_and_the_plugin_takes_them(
+    tmp_path: Path, noise: float, factor: float
+) -> None:
+    (tmp_path / "raw.csv").write_text(raw_csv(noise))
+    nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
+    tuned = json.loads(nccltune("tune", "study", "--json", cwd=tmp_path).stdout)
+    (group,) = tuned["groups"]
+    rules = [item["rule"] for item in group["rules"]]
+    assert [f"{r['choice']['algorithm']}/{r['choice']['protocol']}" for r in rules] == WINNERS
+    assert (rules[0]["min_bytes"], rules[-1]["max_bytes"]) == (8, 4 * G)
+    for rule, edge in zip(rules, EDGES, strict=False):
+        assert 1 / factor <= rule["max_bytes"] / edge <= factor
+    explained = json.loads(
+        nccltune("explain", "study", "--sizes", "8-4G", "--json", cwd=tmp_path).stdout
+    )
+    ranges = explained[0]["collectives"]["allreduce"]
+    assert [(r["min_bytes"], r["max_bytes"], r["decides"]) for r in ranges] == [
+        (r["min_bytes"], r["max_bytes"], name) for r, name in zip(rules, WINNERS, strict=True)
+    ]
+    assert "default was not measured" in nccltune("analyze", "study", cwd=tmp_path).stdout
+    nccltune("lint", "study", cwd=tmp_path)
+
+
+def test_the_demo_does_the_main_job(tmp_path: Path) -> None:
+    out = nccltune("demo", cwd=tmp_path).stdout
+    study = tmp_path / "studies" / "h200x4-as-4-nodes"
+    for name in ("platform.json", "samples.jsonl", "findings.json", "tuning.json", "tuner.conf"):
+        assert (study / name).stat().st_size > 0
+    assert (study / "report.html").stat().st_size > 1_000_000  # plotly is inside
+    assert "no GPU needed" in out
+    done = json.loads(nccltune("demo", "--json", cwd=tmp_path).stdout)
+    assert done["plugin"]["as_predicted"] == done["plugin"]["asked"] == 68
+
+
+def test_the_demo_touches_no_other_study(tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text(raw_csv(0))
+    nccltune("import", "raw.csv", "-o", "mine", cwd=tmp_path)
+    (tmp_path / "mine" / "platform.json").write_text('{"name": "mine"}')
+    before = (tmp_path / "mine" / "samples.jsonl").read_bytes()
+    done = nccltune("demo", "-o", "mine", cwd=tmp_path, code=2)
+    assert "another study" in done.stderr
+    assert (tmp_path / "mine" / "samples.jsonl").read_bytes() == before
+
+
+def test_the_lines_of_env_make_a_plugin_read_the_rules(tmp_path: Path) -> None:
+    nccltune("demo", cwd=tmp_path)
+    study = "studies/h200x4-as-4-nodes"
+    lines = nccltune("env", study, cwd=tmp_path).stdout.splitlines()
+    settings = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    assert set(settings) == {"NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE"}
+    assert all(Path(value).is_absolute() and Path(value).is_file() for value in settings.values())
+    conf = nccltune("env", study, "--format", "nccl.conf", cwd=tmp_path).stdout.splitlines()
+    assert conf == [f"{name}={value}" for name, value in settings.items()]
+    yaml = nccltune("env", study, "--format", "kubernetes", cwd=tmp_path).stdout
+    assert yaml.startswith("env:\n- name: NCCL_TUNER_PLUGIN\n  value: ")
+
+
+def test_samples_added_after_tuning_are_noticed_by_the_report(tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text(raw_csv(0))
+    nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
+    nccltune("tune", "study", cwd=tmp_path)
+    (tmp_path / "more.csv").write_text(raw_csv(0.05))
+    nccltune("import", "more.csv", "-o", "study", cwd=tmp_path)
+    done = nccltune("report", "study", cwd=tmp_path)
+    assert "older than the samples" in done.stderr
+
+
+def test_a_study_without_samples_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "platform.json").write_text('{"name": "x"}')
+    for verb in ("analyze", "tune", "report"):
+        done = nccltune(verb, "study", cwd=tmp_path, code=2)
+        assert "hint:" in done.stderr
+        assert "nccltune import" in done.stderr
+
+
+def test_a_damaged_study_is_named_by_line_and_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text(raw_csv(0))
+    nccltune("import", "raw.csv", "-o", "study", cwd=tmp_path)
+    samples = tmp_path / "study" / "samples.jsonl"
+    lines = samples.read_text().splitlines(keepends=True)
+    samples.write_text("".join([*lines[:10], "{broken\n", *lines[10:]]))
+    done = nccltune("tune", "study", cwd=tmp_path, code=2)
+    assert "samples.jsonl:11" in done.stderr
+    assert not (tmp_path / "study" / "tuner.conf").exists()
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    nccltune("demo", cwd=tmp_path)
+    done = nccltune(
+        "tune", "studies/h200x4-as-4-nodes", "-o", "/dev/full/tuner.conf", cwd=tmp_path, code=2
+    )
+    assert "cannot be written" in done.stderr
+
+
+def test_lint_finds_what_a_tired_admin_writes(tmp_path: Path) -> None:
+    (tmp_path / "bad.conf").write_text(
+        "allreduce,0,64K,tree,ll,-1,4,32\n"
+        "AllReduce,0,65536,tree,ll,-1,4,32\n"
+        "allreduce,0,65536,NVLS,simple,-1,4,32\n"
+        "allreduce,65537,1048576,,simple,-1,4,32\n"
+        "allreduce,65537,1048576,ring,simple\n"
+        "allreduce,0,1048576,ring,simple,-1,-1,-1\n"
+        "allreduce,0,65536,ring,ll,-1,4,32\n"
+    )
+    done = nccltune("lint", "bad.conf", "--json", cwd=tmp_path, code=1)
+    issues = json.loads(done.stdout)["issues"]
+    errors = {issue["line"]: issue for issue in issues if issue["severity"] == "error"}
+    assert sorted(errors) == [1, 2, 3, 4, 5]
+    assert "'64K'" in errors[1]["message"]
+    assert "did you mean 'allreduce'" in errors[2]["hint"]
+    assert "did you mean 'nvls'" in errors[3]["hint"]
+    assert "too few" in errors[5]["message"]
+    assert [(i["kind"], i["line"]) for i in issues if i["severity"] == "warning"] == [
+        ("shadowed", 7)
+    ]
+    text = nccltune("lint", "bad.conf", cwd=tmp_path, code=1).stdout
+    assert "bad.conf:3: error:" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "0 rules"),
+        (b"\x7fELF\x02\x01\x00\x03" + bytes(range(256)), "binary"),
+        ("allreduce,0,8,ring,ll,-1,4,4\n".encode("utf-16"), "UTF-16"),
+        (b"allreduce,0,8,ring,ll,-1,4,4\r\n", "1 rule"),
+    ],
+)
+def test_odd_configurations_are_told_apart(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "odd.conf").write_bytes(content)
+    environment = dict(os.environ)
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", "lint", "odd.conf"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1, 2)
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_tuner_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.so").write_text("no library")
+    done = nccltune("explain", "--tuner", "x.so", "--nodes", 2, "--ranks", 16, cwd=tmp_path, code=3)
+    assert "x.so" in done.stderr
