@@ -70,7 +70,7 @@ def command(
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         stderr().print(f"no browser could be started; open {path} yourself", markup=False)
     elif not open_page and report.commands.deploy:
-        stderr().print(f"next: {report.commands.deploy}", style="dim", markup=False)
+        stderr().print(f"next: {report.commands.deploy}", style="dim", markup=False, soft_wrap=True)
 
 
 def write_report(study: Path, output: Path | None = None) -> "Report":
@@ -112,6 +112,8 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
     not run since the last samples came in."""
     from datetime import UTC, datetime
 
+    from rich.markup import escape
+
     from nccltune.tune.result import TuneOptions, Tuning
     from nccltune.tune.study import tune
 
@@ -122,8 +124,9 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
             return kept, study.config_path.is_file()
         options = kept.options
         stderr().print(
-            f"[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown "
-            f"here are new, tuner.conf is not: nccltune tune {shlex.quote(str(study.path))}"
+            "[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown here "
+            f"are new, tuner.conf is not: nccltune tune {escape(shlex.quote(str(study.path)))}",
+            soft_wrap=True,
         )
     created = datetime.now(UTC).date().isoformat()
     return tune(study.name, study.platform(), found, options, created=created), False

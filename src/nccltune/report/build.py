@@ -78,6 +78,7 @@ def build(
         if any(item.kind is FindingKind.NOT_A_TUNING_PROBLEM for item in analysis.findings)
         else [],
         sources=[words.printable(source) for source in sources],
+        remarks=[words.printable(remark) for remark in platform.notes],
         commands=commands,
         created=tuning.created,
         tool_version=tool_version,
@@ -85,8 +86,8 @@ def build(
 
 
 def _labels(conditions: Sequence[Condition]) -> list[str]:
-    """As short as telling the conditions apart allows: the collective, its title, then all."""
-    for name in (_short, lambda condition: condition.title, _full):
+    """As short as telling the conditions apart allows: the collective, then more of its title."""
+    for name in (_short, _without_scale, lambda condition: condition.title, _full):
         labels = [name(condition) for condition in conditions]
         if len(set(labels)) == len(labels):
             return labels
@@ -95,6 +96,10 @@ def _labels(conditions: Sequence[Condition]) -> list[str]:
 
 def _short(condition: Condition) -> str:
     return condition.collective.prose
+
+
+def _without_scale(condition: Condition) -> str:
+    return condition.title.replace(f", {condition.scale}", "", 1)
 
 
 def _full(condition: Condition) -> str:
@@ -183,21 +188,26 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
 
 
 def _group_labels(groups: Sequence[TunedGroup]) -> list[str]:
-    """The collective alone where that tells the groups apart, else their titles."""
-    names = [group.collective.prose for group in groups]
-    return names if len(set(names)) == len(names) else [_group_title(group) for group in groups]
+    """As short as telling the groups apart allows."""
+    for scale in (False, True):
+        labels = [_group_name(group, scale) for group in groups]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
 
 
-def _group_title(group: TunedGroup) -> str:
-    kind = ", registered" if group.registered else ""
-    return f"{group.collective.prose}, {group.scale}{kind}"
+def _group_name(group: TunedGroup, scale: bool) -> str:
+    parts = [group.collective.prose]
+    parts += [str(group.scale)] if scale else []
+    parts += ["registered"] if group.registered else []
+    return ", ".join(parts)
 
 
 def _group(index: int, group: TunedGroup, label: str, analysis: Analysis) -> GroupRow:
     return GroupRow(
         id=f"group-{index + 1}",
         label=label,
-        title=_group_title(group),
+        title=_group_name(group, scale=True),
         outcome=outcome(analysis, group),
         expected_gain=group.expected_gain,
         recovered=group.recovered,

@@ -188,7 +188,7 @@ class Commands(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """Everything that is shown, in the order of reading. `tone` is the verdict's colour: there is
     a gain, NCCL is right already, or it cannot be told. `replay` names the recording that the
-    timings were drawn from."""
+    timings were drawn from. `sources` are the files read, `remarks` how it was measured."""
 
     study: str
     tone: Tone
@@ -202,6 +202,7 @@ class Report(msgspec.Struct, frozen=True):
     findings: list[FindingRow]
     check_first: list[str]
     sources: list[str]
+    remarks: list[str]
     commands: Commands
     created: str
     tool_version: str

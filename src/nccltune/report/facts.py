@@ -55,13 +55,15 @@ def _timings(analysis: Analysis) -> str:
 
 def _noise_facts(noises: Sequence[Noise]) -> list[Fact]:
     """The noise floor over all conditions: measured where any was measured."""
-    known = [noise for noise in noises if noise.known] or list(noises)
-    if not known:
+    if not noises:
         return []
-    typical = sorted(noise.typical for noise in known)
-    high = max(noise.high for noise in known)
-    value = f"{words.percent_text(typical[len(typical) // 2])} typical"
-    if high > typical[0]:
-        value += f", {words.percent_text(high)} at worst"
-    sources = sorted({words.NOISE_WORDS.get(noise.source, noise.source) for noise in known})
-    return [Fact("Noise floor", value, "; ".join(sources))]
+    known = [noise for noise in noises if noise.known]
+    typical = sorted(noise.typical for noise in known or noises)
+    high = max(noise.high for noise in known or noises)
+    if not known:
+        value = f"unknown; {words.percent_text(high)} is assumed"
+    else:
+        value = f"{words.percent_text(typical[len(typical) // 2])} typical"
+        value += f", {words.percent_text(high)} at worst" if high > typical[0] else ""
+    sources = {words.NOISE_WORDS.get(noise.source, noise.source) for noise in known or noises}
+    return [Fact("Noise floor", value, "; ".join(sorted(sources)))]

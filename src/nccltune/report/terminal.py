@@ -204,6 +204,10 @@ def _left_alone(page: _Page, report: Report) -> None:
 
 
 def _next(page: _Page, report: Report) -> None:
+    if report.remarks:
+        page.heading("how it was measured")
+        for remark in report.remarks:
+            page.wrapped(remark, label="   -", indent=6)
     page.heading("next")
     commands = report.commands
     for label, command in (("deploy", commands.deploy), ("reproduce", commands.reproduce)):

@@ -23,7 +23,7 @@ HEADINGS = {
 NOISE_WORDS = {
     "a/a series": "A/A: the default measured twice in every round",
     "split rounds": "A/A: odd against even rounds of the default",
-    "assumed": "assumed: one timing a point cannot tell noise",
+    "assumed": "so few timings a point cannot tell it",
 }
 
 

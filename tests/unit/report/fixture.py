@@ -61,6 +61,7 @@ PLATFORM = Platform(
     settings={"NCCL_IB_HCA": "mlx5"},
     line_rate_gb_per_s=50.0,
     recorded_at="2026-11-21T10:00:00+00:00",
+    notes=["8 rounds, all choices in random order within each"],
 )
 COMMANDS = Commands("nccltune report studies/two-racks", "nccltune env studies/two-racks")
 

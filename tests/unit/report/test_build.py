@@ -103,8 +103,8 @@ def test_a_finding_shows_only_on_the_condition_that_its_sentence_names() -> None
     plain = whole.conditions[1]
     shown = built(msgspec.structs.replace(whole, conditions=[plain, in_place(plain)]))
     assert [item.label for item in shown.conditions] == [
-        "all-reduce, 2 nodes, 16 ranks",
-        "all-reduce, 2 nodes, 16 ranks, in place",
+        "all-reduce",
+        "all-reduce, in place",
     ]
     assert shown.findings[1].conditions == ["condition-1"]
     # The rules hold for both: a tuner is not told whether a call is in place.
@@ -172,8 +172,8 @@ def test_assumed_noise_is_called_assumed() -> None:
     ]
     shown = built(msgspec.structs.replace(whole, conditions=single))
     noise = next(fact for fact in shown.facts if fact.label == "Noise floor")
-    assert noise.value == "5 % typical"
-    assert noise.note == "assumed: one timing a point cannot tell noise"
+    assert noise.value == "unknown; 5 % is assumed"
+    assert noise.note == "so few timings a point cannot tell it"
     assert facts(shown)["Timings (n)"] == "320 timings in 1 round"
     assert not shown.conditions[0].noise.known
 

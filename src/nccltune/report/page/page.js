@@ -293,7 +293,8 @@
     document.querySelector('[data-text="title"]').textContent = condition.title;
     document.querySelector('[data-text="about"]').textContent = [
       `· ${condition.samples.toLocaleString("en-US")} timings`, condition.rounds > 1 ? `in ${condition.rounds} rounds` : "",
-      `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`,
+      noise.known ? `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`
+        : `· noise unknown, ${percentText(noise.typical)} is assumed.`,
       condition.saturation || ""].filter(Boolean).join(" ");
     byId("marks").replaceChildren(...condition.marks.map((mark) => {
       const finding = report.findings[mark.finding - 1];

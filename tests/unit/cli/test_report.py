@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.cli.report import commands
+from nccltune.model.platform import Platform
+from nccltune.model.study import Study
+from nccltune.tune.result import TuneOptions, Tuning
+from tests.unit.builders import measure, sizes
+
+VERDICT = "1 rule makes all-reduce 1.6x faster between 1 and 8 KiB"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """All-reduce whose default is 1.6x too slow up to 8 KiB and right above."""
+    opened = Study.create(tmp_path / "a study")
+    opened.write_json(opened.platform_path, Platform(name="a study", nccl_version="2.28.9"))
+
+    def times(size: int) -> dict[str, float]:
+        right = 10 + size / 1024
+        return {
+            "default": right * 1.6 if size <= 8 << 10 else right,
+            "tree/ll": right if size <= 8 << 10 else right * 2,
+        }
+
+    opened.append_samples(measure(sizes(1 << 10, 1 << 15), times, noise=0.01))
+    return opened.path
+
+
+def test_it_writes_the_page_into_the_study_and_says_where(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(study)]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith(VERDICT)
+    assert lines[1] == f"report     {study}/report.html"
+    # Nobody ran `tune` yet, so that comes before `env`.
+    assert f"nccltune tune '{study}' && nccltune env '{study}'" in err
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert page.rstrip().endswith("</html>")
+
+
+def test_the_page_goes_where_it_is_told(study: Path, tmp_path: Path) -> None:
+    assert run(["report", str(study), "-o", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").stat().st_size > 1_000_000
+    assert not (study / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(study), "-o", str(tmp_path / "no" / "page.html")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "folder").mkdir()
+    assert run(["report", str(study), "-o", str(tmp_path / "folder")]) == 2
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == []
+
+
+def test_the_terminal_form_writes_no_page(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(study), "--terminal"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(VERDICT)
+    assert "\nrules\n" in out
+    assert not (study / "report.html").exists()
+
+
+def test_json_is_the_data(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(study), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdict"].startswith(VERDICT)
+    assert data["groups"][0]["rules"][0]["choice"] == "tree/ll"
+    assert data["conditions"][0]["series"][1]["role"] == "tuned"
+    assert data["schema_version"] == 1
+
+
+def test_the_rules_shown_are_those_that_tune_wrote(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", str(study), "--min-gain", "90%"]) == 0
+    assert run(["report", str(study)]) == 0
+    out, err = capsys.readouterr()
+    assert "No rules: no gain over NCCL's default is sure enough" in out
+    assert "warning" not in err
+
+
+def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", str(study), "--min-gain", "20%"]) == 0
+    written = (study / "tuning.json").read_bytes()
+    more = measure([1 << 16], lambda _: {"default": 70.0, "tree/ll": 140.0})
+    Study.open(study).append_samples(more)
+    capsys.readouterr()
+    assert run(["report", str(study), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert "tuning.json is older than the samples" in err
+    data = json.loads(out)
+    assert data["groups"][0]["sizes"][-1]["bytes"] == 1 << 16
+    assert data["commands"]["deploy"] == (
+        f"nccltune tune '{study}' --min-gain 20% && nccltune env '{study}'"
+    )
+    assert (study / "tuning.json").read_bytes() == written
+
+
+def test_commands_name_only_what_was_changed() -> None:
+    tuning = Tuning("x", "2026-11-21", TuneOptions(), [], 0)
+    plain = commands(Path("studies/x"), tuning, written=True)
+    assert plain.reproduce == "nccltune report studies/x"
+    assert plain.deploy is None
+    told = TuneOptions(0.05, 0.1, 0.02, 0.01, extend=True, any_scale=True)
+    changed = commands(Path("x"), Tuning("x", "2026-11-21", told, [], 0), written=True)
+    assert changed.reproduce == (
+        "nccltune tune x --min-gain 5% --penalty 0.1 --assume-noise 2% --channel-tolerance 1% "
+        "--extend --any-scale && nccltune report x"
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--terminal", "--json"], ["--terminal", "-o", "x.html"], ["--json", "--open"]],
+)
+def test_options_that_contradict_are_refused(
+    study: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(study), *options]) == 2
+    assert "error:" in capsys.readouterr().err
+    assert not (study / "report.html").exists()
+
+
+def test_a_study_without_samples_is_an_error_with_a_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = Study.create(tmp_path / "empty")
+    empty.append_samples([])
+    assert run(["report", str(empty.path)]) == 2
+    assert "hint:  add measurements: nccltune import" in capsys.readouterr().err
