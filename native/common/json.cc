@@ -227,8 +227,9 @@ class Parser {
 
   bool ParseHex4(uint32_t* code) {
     const std::string_view digits = text_.substr(at_, 4);
-    const char* last = digits.data() + digits.size();
-    const std::from_chars_result result = std::from_chars(digits.data(), last, *code, 16);
+    const char* const first = digits.data();
+    const char* const last = first + digits.size();
+    const std::from_chars_result result = std::from_chars(first, last, *code, 16);
     if (digits.size() != 4 || result.ec != std::errc() || result.ptr != last) {
       return Fail("expected four hexadecimal digits");
     }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/constants_diff.h"
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "abi/tuner_v7.h"
@@ -14,6 +16,8 @@ struct Field {
   size_t rows;       // of all dimensions but the last
 };
 
+constexpr size_t kAlgorithms = abi::kNumAlgorithms;
+constexpr size_t kHardwareRows = abi::kNumHardwareLinks * kAlgorithms;
 constexpr size_t kColumns = 3;  // protocols or scales
 static_assert(abi::kNumProtocols == kColumns && abi::kNumTuningScales == kColumns);
 
@@ -21,8 +25,8 @@ std::string ConstantName(size_t index, size_t total) {
   const size_t capabilities = total == sizeof(abi::TunerConstantsV7) / sizeof(double)
                                   ? abi::kNumComputeCapabilitiesV7
                                   : abi::kNumComputeCapabilitiesV5;
-  const Field fields[] = {{"baseLatencies", abi::kNumAlgorithms},
-                          {"hwLatencies", abi::kNumHardwareLinks * abi::kNumAlgorithms},
+  const Field fields[] = {{"baseLatencies", kAlgorithms},
+                          {"hwLatencies", kHardwareRows},
                           {"llMaxBws", capabilities},
                           {"perChMaxRingLL128Bws", capabilities},
                           {"perChMaxTreeLL128Bws", capabilities},
@@ -35,9 +39,9 @@ std::string ConstantName(size_t index, size_t total) {
       continue;
     }
     std::string name = field.name;
-    if (field.rows == abi::kNumHardwareLinks * abi::kNumAlgorithms) {
-      name += "[" + std::to_string(row / abi::kNumAlgorithms) + "]";
-      row %= abi::kNumAlgorithms;
+    if (field.rows == kHardwareRows) {
+      name += "[" + std::to_string(row / kAlgorithms) + "]";
+      row %= kAlgorithms;
     }
     return name + "[" + std::to_string(row) + "][" + std::to_string(index % kColumns) + "]";
   }
@@ -58,7 +62,7 @@ std::vector<ConstantChange> ConstantChanges(const std::vector<double>& before,
                                             const std::vector<double>& after) {
   std::vector<ConstantChange> changes;
   for (size_t i = 0; i < before.size(); ++i) {
-    if (std::memcmp(&before[i], &after[i], sizeof(double)) == 0) continue;
+    if (std::bit_cast<uint64_t>(before[i]) == std::bit_cast<uint64_t>(after[i])) continue;
     changes.push_back({ConstantName(i, before.size()), before[i], after[i]});
   }
   return changes;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/judge.h"
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <string>
 
 namespace nccltune::host {
@@ -12,7 +12,7 @@ namespace {
 constexpr int kMaxChannels = 64;  // MAXCHANNELS since NCCL 2.19
 
 // Bit for bit, so that a NaN and a negative zero count as what they are.
-bool Same(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 class Judgement {
  public:

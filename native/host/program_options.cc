@@ -36,8 +36,9 @@ takes, 4 the plugin's init failed.
 )";
 
 bool ParseNumber(std::string_view name, std::string_view text, int* out, std::string* error) {
-  const char* last = text.data() + text.size();
-  const std::from_chars_result result = std::from_chars(text.data(), last, *out);
+  const char* const first = text.data();
+  const char* const last = first + text.size();
+  const std::from_chars_result result = std::from_chars(first, last, *out);
   if (result.ec == std::errc() && result.ptr == last && *out >= 1 && *out <= kMaxRanks) return true;
   *error = std::string(name) + ": '" + std::string(text) + "' is no number from 1 to " +
            std::to_string(kMaxRanks);

@@ -42,7 +42,7 @@ std::string ParseDecide(const Value& value, const NcclRules& rules, Command* com
   int64_t chunk_bytes = 0;
   const Value* costs = nullptr;
   Request& request = command->request;
-  const std::string problem =
+  std::string problem =
       json::Fields(value)
           .Required("op", &op)
           .Required("collective", &collective)

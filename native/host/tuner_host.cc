@@ -111,7 +111,7 @@ bool TunerHost::Init(InitReport* report, Failure* failure) {
   call.log = plugin_log::Function();
   call.nvl_domains = nvl_domains_.data();
   call.constants = constants_.data();
-  plugin_log::Take();
+  plugin_log::Take();  // what an earlier host of this process left behind
   const int result = tuner_->Init(call, &context_);
   report->log = plugin_log::Take();
   WarnOfDamage(&nvl_domains_, "init", &report->warnings);
@@ -160,7 +160,6 @@ Decision TunerHost::Decide(const Request& request) {
   const CostTable offered = OfferedTable(request);
   CostTable answered = offered;
   Combination named;
-  plugin_log::Take();
   if (AskCollInfo(offered, &answered, &named, &decision)) {
     Judge({.rules = rules_,
            .offered = offered,
