@@ -7,13 +7,16 @@ elsewhere. What it does outside of the rules is known to differ, and is held fas
 
 import os
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from nccltune.formats.tuner_csv import write_rules
+from nccltune.formats.tuner_csv import read_rules, write_rules
 from nccltune.model.choice import Algorithm, Choice, Protocol
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.rule import Rule
@@ -27,6 +30,7 @@ if not PEER:
         "NCCLTUNE_PEER_TUNER names no other tuner plugin to compare with", allow_module_level=True
     )
 
+STUDY = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 SCALE = Scale(nodes=4, ranks=32)
 VERSIONS = ("2.28.9", "2.29.7", "2.30.7", "2.31.2", "2.32.6")
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -50,16 +54,21 @@ RULES = (
 Hosts = tuple[PluginHost, PluginHost]
 
 
+def written(rules: Sequence[Rule], folder: Path) -> Path:
+    """The rules as nccltune writes them."""
+    path = folder / "tuner.conf"
+    header = {"schema": "1", "gpu": "NVIDIA H200", "study": "comparison"}
+    path.write_text(write_rules(rules, header))
+    return path
+
+
 @contextmanager
-def both(rules: Sequence[Rule], folder: Path, version: str) -> Iterator[Hosts]:
+def both(conf: Path, version: str, scale: Scale = SCALE) -> Iterator[Hosts]:
     """Our plugin and the peer with the same file under one NCCL version."""
     assert PEER is not None
-    path = folder / "tuner.conf"
-    header = {"schema": "1", "nccl": version, "gpu": "NVIDIA H200", "study": "comparison"}
-    path.write_text(write_rules(rules, header))
-    environment = {"NCCL_TUNER_CONFIG_FILE": str(path), "NCCLTUNE_CONFIG": None}
+    environment = {"NCCL_TUNER_CONFIG_FILE": str(conf), "NCCLTUNE_CONFIG": None}
     ours, peer = (
-        PluginHost(plugin, nccl_version=version, scale=SCALE, environment=environment)
+        PluginHost(plugin, nccl_version=version, scale=scale, environment=environment)
         for plugin in (tuner_path(), Path(PEER))
     )
     with ours, peer:
@@ -68,7 +77,7 @@ def both(rules: Sequence[Rule], folder: Path, version: str) -> Iterator[Hosts]:
 
 @pytest.fixture(params=VERSIONS)
 def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hosts]:
-    with both(RULES, tmp_path, request.param) as pair:
+    with both(written(RULES, tmp_path), request.param) as pair:
         yield pair
 
 
@@ -142,7 +151,7 @@ def test_outside_of_the_rules_the_peer_sets_one_channel(hosts: Hosts) -> None:
 def test_default_channels_are_one_channel_to_the_peer(tmp_path: Path, version: str) -> None:
     """The known difference again: -1 leaves the count to NCCL in ours and is 1 in the peer."""
     rule = Rule(Collective.ALLREDUCE, 1 * KIB, 1 * MIB, Choice(TREE, LL128), 4, 32)
-    with both((rule,), tmp_path, version) as (ours, peer):
+    with both(written((rule,), tmp_path), version) as (ours, peer):
         for size in sizes(rule):
             assert ours.decide(rule.collective, size).decided == Decided(TREE, LL128, None, None)
             assert peer.decide(rule.collective, size).decided == Decided(TREE, LL128, 1, None)
@@ -152,3 +161,23 @@ def test_the_peer_edits_the_cost_model_and_ours_does_not(hosts: Hosts) -> None:
     ours, peer = hosts
     assert ours.init.constants_changed == []
     assert peer.init.constants_changed
+
+
+def test_the_file_of_a_recorded_study_is_read_alike(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(STUDY, study)
+    command = [sys.executable, "-m", "nccltune.cli", "tune", str(study)]
+    subprocess.run(command, check=True, capture_output=True)
+    conf = study / "tuner.conf"
+    rules = [item.rule for item in read_rules(conf, strict=True).rules]
+    assert rules
+    for rule in rules:
+        assert rule.nodes is not None
+        assert rule.ranks is not None
+        scale = Scale(rule.nodes, rule.ranks)
+        with both(conf, "2.28.9", scale) as (ours, peer):
+            for size in sizes(rule):
+                mine = ours.decide(rule.collective, size)
+                assert isinstance(mine.decided, Decided)
+                assert mine.decided.choice == rule.choice
+                assert peer.decide(rule.collective, size).selected == mine.selected
