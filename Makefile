@@ -47,6 +47,7 @@ $(VENV)/.installed-lint: $(VENV)/.installed-test pyproject.toml
 
 demo: $(VENV)/.installed
 	$(BIN)/nccltune demo
+	@echo "(nccltune is $(BIN)/nccltune: source $(BIN)/activate puts it on the PATH)" >&2
 
 test: test-native test-python
 
