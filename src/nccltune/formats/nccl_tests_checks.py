@@ -85,7 +85,10 @@ class BandwidthCheck:
 
 def _half(printed: float) -> float:
     """Half of the last digit that a bandwidth is printed with."""
-    return 0.005 if printed < 1000 else 0.05 if printed < 10000 else 0.5
+    if printed < 1000:
+        return 0.005
+    # One digit is left of what needs more than six characters (2.17.3 and later).
+    return 0.05 if printed < 1e4 else 0.5 if printed < 999_999 else 0.5 * printed
 
 
 def _slack(time_us: float, printed: float) -> float:

@@ -134,7 +134,7 @@ class Layout:
 
         def read(line: str, number: int) -> bool:
             token = line.split()
-            if len(token) != want:
+            if len(token) != want or "_" in line:  # Python reads 1_0 as a number
                 return False
             try:
                 size = int(token[0])

@@ -73,7 +73,8 @@ class SourceReader:
 
     def _header(self, part: str, match: re.Match[str], number: int) -> bool:
         seen = self.run.seen
-        begun = part in _START and bool(seen & {part, "device", "table"})
+        # Processes that were started without MPI print their headers through each other.
+        begun = part in _START and bool(seen & {"device", "table"})
         begun = begun or (part == "device" and "table" in seen)
         if begun:
             self.end_run("a new run began in the middle of a row")

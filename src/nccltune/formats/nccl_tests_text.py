@@ -25,6 +25,7 @@ _FAILURE = re.compile(
 )
 _LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
 _SUMMARY = "# NCCL_TESTS_ALLTOALLV"
+_PIECE_START = frozenset("-.0123456789")
 _MAX_SOURCES = 4096
 _MAX_HOSTS = 65536
 
@@ -106,11 +107,11 @@ class _TextReader:
         self.log_lines += 1
         self.report.ignored += 1
         self.log.observe(text[match.end() :])
-        start = match.start()
-        if start == 0:
+        start, host = match.start(), "" if match["stamp"] else match["host"]
+        # A piece of a row starts with a digit; after blanks only it may be part of the host's word.
+        if not text[:start].strip() and (start == 0 or host[:1] not in _PIECE_START):
             self.note_host(match["host"])
-        elif text[:start].strip() or match["stamp"] is None:
-            host = "" if match["stamp"] else match["host"]
+        elif text[:start].strip() or host not in self.hosts:
             source.glued(text, start, host, self.hosts, number)
 
     def note_host(self, host: str) -> None:

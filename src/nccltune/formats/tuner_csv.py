@@ -260,7 +260,7 @@ def _header_lines(header: Mapping[str, str]) -> list[str]:
         plain = "".join(char if char.isprintable() else " " for char in value).replace('"', "'")
         if not plain.strip():
             continue
-        quoted = not re.fullmatch(r"[^\s'=#]+", plain)
+        quoted = not re.fullmatch(r"[0-9.+-]+", plain)  # numbers, versions, dates need none
         room = MAX_LINE - len(f'# nccltune: {key}=""'.encode())
         plain = plain.encode()[:room].decode(errors="ignore")
         pair = f'{key}="{plain}"' if quoted else f"{key}={plain}"

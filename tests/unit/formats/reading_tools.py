@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short ways to run a reader on text."""
+
+import io
+from pathlib import Path
+
+from nccltune.formats.context import Context, Reader, ReadOptions
+from nccltune.formats.inputs import find_inputs, read_inputs
+from nccltune.formats.nccl_tests_json import read_json
+from nccltune.formats.nccl_tests_text import read_text
+from nccltune.formats.raw_csv import read_raw_csv
+from nccltune.formats.reading import FileReport
+from nccltune.formats.rounds import RoundCounter
+from nccltune.model.sample import Sample
+
+
+class Read:
+    """Samples and report of one reading."""
+
+    def __init__(self, samples: list[Sample], report: FileReport) -> None:
+        self.samples = samples
+        self.report = report
+
+    @property
+    def flags(self) -> set[str]:
+        return {flag.kind.value for flag in self.report.flags}
+
+    @property
+    def doubtful(self) -> set[str]:
+        return {flag.kind.value for flag in self.report.flags if flag.doubtful}
+
+    def sentence(self, kind: str) -> str:
+        return next(flag.sentence for flag in self.report.flags if flag.kind == kind)
+
+    def line_of(self, kind: str) -> int:
+        return next(flag.line for flag in self.report.flags if flag.kind == kind)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [item.reason for item in self.report.first_unreadable]
+
+    @property
+    def times(self) -> list[tuple[int, bool, float]]:
+        return [(item.bytes, item.in_place, item.time_us) for item in self.samples]
+
+    @property
+    def labels(self) -> set[str]:
+        return set(self.report.choices)
+
+
+def run(
+    reader: Reader,
+    data: str | bytes,
+    name: str = "out.txt",
+    rounds: RoundCounter | None = None,
+    **options: object,
+) -> Read:
+    report = FileReport(name=name)
+    context = Context(
+        name=name,
+        options=ReadOptions(study="made", **options),  # type: ignore[arg-type]
+        report=report,
+        rounds=rounds or RoundCounter(),
+    )
+    raw = data.encode() if isinstance(data, str) else data
+    samples = [sample for batch in reader(io.BytesIO(raw), context) for sample in batch]
+    return Read(samples, report)
+
+
+def text(data: str | bytes, name: str = "out.txt", **options: object) -> Read:
+    return run(read_text, data, name, **options)
+
+
+def json_file(data: str | bytes, name: str = "out.json", **options: object) -> Read:
+    return run(read_json, data, name, **options)
+
+
+def csv_file(data: str | bytes, name: str = "raw.csv", **options: object) -> Read:
+    return run(read_raw_csv, data, name, **options)
+
+
+def files(*paths: Path, **options: object) -> list[Read]:
+    """Through the front door: detection, hash, reader."""
+    wanted = ReadOptions(study="made", **options)  # type: ignore[arg-type]
+    result = []
+    for reading in read_inputs(find_inputs(paths), wanted):
+        samples = [sample for batch in reading.batches() for sample in batch]
+        result.append(Read(samples, reading.report))
+    return result

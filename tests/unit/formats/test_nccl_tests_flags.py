@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are not what they claim to be."""
+
+import pytest
+
+from nccltune.model.collective import Collective
+from tests.unit.formats.maker import Made, Point, points
+from tests.unit.formats.reading_tools import text
+
+SIZES = (1 << 12, 1 << 16, 1 << 20)
+MADE = Made(points(*SIZES))
+
+
+def with_line(after: str, *lines: str, made: Made = MADE) -> str:
+    out = made.lines()
+    at = next(index for index, line in enumerate(out) if after in line) + 1
+    return "\n".join([*out[:at], *lines, *out[at:]]) + "\n"
+
+
+def test_a_sound_run_is_not_doubted() -> None:
+    read = text(MADE.text())
+    assert read.doubtful == set()
+    assert read.flags == {"choice_assumed"}
+
+
+def test_one_rank() -> None:
+    read = text(Made(points(*SIZES), ranks=1).text())
+    assert "one_rank" in read.doubtful
+    assert read.report.scales == {"1x1": 6}
+
+
+def test_all_ranks_on_one_host() -> None:
+    several = MADE.with_(one_process=False)
+    assert "one_host" not in text(MADE.text()).flags  # one process cannot span hosts
+    read = text(several.text())
+    assert "one_host" in read.flags
+    assert read.doubtful == set()
+    # Only where the run was said to span hosts it is not what it claims to be.
+    assert "scale_mismatch" in text(several.text(), nodes=2).doubtful
+    assert "one_host" not in text(several.with_(hosts=("a", "b")).text()).flags
+
+
+def test_wrong_results() -> None:
+    read = text(Made((Point(4096, 20.0, 21.0, wrong=3), *points(8192))).text())
+    assert {"wrong_results", "out_of_bounds"} <= read.doubtful
+    assert [sample.wrong for sample in read.samples] == [3, 3, 0, 0]
+    assert read.line_of("wrong_results") == len([*MADE.head(), *MADE.columns()]) + 1
+
+
+def test_reduced_size_and_versions() -> None:
+    note = "# Reducing maxBytes to 524288 due to memory limitation"
+    read = text(with_line("Rank  3", "#", note, made=MADE.with_(headers=22803)))
+    assert {"reduced_size", "version_mismatch"} <= read.flags
+    assert "524288" in read.sentence("reduced_size")
+    assert "2.28.3" in read.sentence("version_mismatch")
+    assert read.doubtful == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "secret-host: Test NCCL failure common.cu:404 'unhandled system error / '",
+            "unhandled system error",
+        ),
+        ("secret-host: Test CUDA failure util.cu:641 'invalid device ordinal'", "invalid device"),
+        ("secret-host: Test timeout (600s) common.cu:523", "timeout"),
+        (" .. secret-host pid 21: Test failure common.cu:401", "failure"),
+    ],
+)
+def test_failure_lines(line: str, says: str) -> None:
+    read = text(with_line("Avg bus", line))
+    assert "failure" in read.doubtful
+    assert says in read.sentence("failure")
+    assert "secret-host" not in read.sentence("failure")
+
+
+def test_a_last_error_of_nccl_is_worth_a_word() -> None:
+    read = text(with_line("concluded", "# error: socketProgress failed"))
+    assert "failure" in read.flags
+    assert read.doubtful == set()
+
+
+def test_an_aborted_table() -> None:
+    read = text(MADE.with_(footer=False).text())
+    assert read.doubtful == {"aborted"}
+    assert len(read.samples) == 6
+    head = "\n".join([*MADE.head(), *MADE.columns()])
+    assert text(head).doubtful == set()  # nothing was measured, nothing is in doubt
+    # Another run begins without the footer of the first.
+    both = text(MADE.with_(footer=False).text() + MADE.text())
+    assert both.doubtful == {"aborted"}
+    assert both.report.tables == 2
+
+
+def test_an_average_that_is_not_that_of_the_rows() -> None:
+    assert text(MADE.with_(average=MADE.mean_busbw() * 1.02).text()).doubtful == {
+        "average_mismatch"
+    }
+    missing = [line for line in MADE.lines() if not line.startswith("     1048576 ")]
+    missing = [line for line in missing if " 1048576  " not in line or "#" in line]
+    assert "average_mismatch" in text("\n".join(missing)).doubtful
+
+
+def test_an_average_with_size_0() -> None:
+    # nccl-tests averages over rows of size 0, too.
+    made = Made((Point(0, 9.0, 9.0), *points(*SIZES)))
+    assert text(made.text()).doubtful == set()
+
+
+def test_a_bandwidth_that_is_not_that_of_the_time() -> None:
+    row = MADE.row(MADE.points[2])
+    edited = row.replace(f"{MADE.points[2].out_us:7.2f}", f"{MADE.points[2].out_us / 2:7.2f}", 1)
+    read = text(MADE.text().replace(row, edited))
+    assert "bandwidth_mismatch" in read.doubtful
+    # Another number of ranks than that of the table.
+    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
+    assert "bandwidth_mismatch" in text("\n".join(lines), nodes=2, ranks=16).doubtful
+    assert "bandwidth_mismatch" not in text("\n".join(lines), nodes=2, ranks=4).flags
+
+
+def test_below_the_least_bandwidth_asked_for() -> None:
+    mean = f"# Avg bus bandwidth    : {MADE.mean_busbw():g} "
+    assert mean in MADE.text()
+    assert "low_bandwidth" in text(MADE.text().replace(mean, mean + "FAILED")).doubtful
+    assert text(MADE.text().replace(mean, mean + "OK")).doubtful == set()
+    # The newer footer pads its names.
+    padded = MADE.text().replace(mean, f"# {'Avg bus bandwidth':<20} : {MADE.mean_busbw() * 2:g} ")
+    assert "average_mismatch" in text(padded).doubtful
+
+
+def test_an_unknown_scale_is_said() -> None:
+    lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
+    read = text("\n".join(lines))
+    assert "scale_unknown" in read.flags
+    assert {(item.nodes, item.ranks) for item in read.samples} == {(None, None)}
+    told = text("\n".join(lines), nodes=1, ranks=4)
+    assert {(item.nodes, item.ranks) for item in told.samples} == {(1, 4)}
+    assert "scale_unknown" not in told.flags
+
+
+def test_a_collective_that_nothing_names() -> None:
+    made = Made(points(*SIZES), Collective.ALLGATHER, era="2.13")
+    read = text(made.text())
+    assert read.samples == []
+    assert read.report.rows == 3
+    assert "collective_unknown" in read.doubtful
+    assert "allgather or alltoall" in read.sentence("collective_unknown")
+    assert len(text(made.text(), "ag_all_gather.txt").samples) == 6
+    assert len(text(made.text(), collective=Collective.ALLGATHER).samples) == 6
+    # The name must fit the columns.
+    assert text(made.text(), "all_reduce.txt").samples == []
+
+
+@pytest.mark.parametrize(
+    "collective", [Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE]
+)
+def test_columns_that_allow_one_collective_only(collective: Collective) -> None:
+    for era in ("old", "2.13"):
+        read = text(Made(points(*SIZES), collective, era=era, ranks=8).text())
+        assert read.report.collectives == {collective.value: 6}
+
+
+def test_host_names_are_never_kept() -> None:
+    from msgspec.json import encode
+
+    made = MADE.with_(hosts=("secret-host",), one_process=False)
+    read = text(made.text())
+    assert b"secret-host" not in encode(read.samples) + encode(read.report)
+    assert len(read.samples[0].source.host_hash or "") == 16
+
+
+@pytest.mark.parametrize("bad", ["-20.00", "nan", "0.00", "inf", "x", "1_0.0"])
+def test_times_that_cannot_be(bad: str) -> None:
+    made = Made((Point(4096, 20.0, 21.0), *points(8192)))
+    read = text(made.text().replace("  20.00", f"{bad:>7}", 1))
+    assert [sample.bytes for sample in read.samples] == [8192, 8192]
+    assert read.report.unreadable == 1
+    assert read.report.first_unreadable[0].line == len([*made.head(), *made.columns()]) + 1
+    assert "float" in read.report.first_unreadable[0].text
