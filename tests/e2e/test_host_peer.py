@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another plugin that reads the same configuration must decide as ours does.
 
-NCCLTUNE_PEER_TUNER names it: NVIDIA's example plugin (plugins/tuner/example of NCCL), built
-elsewhere. What it does outside of the rules is known to differ, and is held fast here, too.
+    NCCLTUNE_PEER_TUNER=/path/to/libnccl-tuner-example.so pytest -m peer
+
+The variable names it: NVIDIA's example plugin (plugins/tuner/example of NCCL), built elsewhere.
+What it does outside of the rules is known to differ, and is held fast here, too.
 """
 
 import os
@@ -24,11 +26,8 @@ from nccltune.model.scale import Scale
 from nccltune.native import Decided, PluginHost, tuner_path
 from nccltune.native.plugin_host import Costs
 
-PEER = os.environ.get("NCCLTUNE_PEER_TUNER")
-if not PEER:
-    pytest.skip(
-        "NCCLTUNE_PEER_TUNER names no other tuner plugin to compare with", allow_module_level=True
-    )
+pytestmark = pytest.mark.peer
+PEER = os.environ.get("NCCLTUNE_PEER_TUNER", "")
 
 STUDY = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 SCALE = Scale(nodes=4, ranks=32)
