@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune import` from the outside: what it prints, where, and its exit codes."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.model.study import Study
+from tests.unit.formats.maker import Made, points
+
+SIZES = (1 << 12, 1 << 16, 1 << 20)
+MADE = Made(points(*SIZES))
+HEADER = "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,latency_us\n"
+
+
+class Said:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+@pytest.fixture
+def nccltune(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def call(*args: object) -> Said:
+        code = run([str(arg) for arg in args])
+        said = capsys.readouterr()
+        return Said(code, said.out, said.err)
+
+    return call
+
+
+def put(path: Path, made: Made = MADE) -> Path:
+    path.write_text(made.text())
+    return path
+
+
+def test_a_folder(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for pid, name in enumerate(("nt_default.txt", "nt_Tree-LL.txt"), 7):
+        put(runs / name, MADE.with_(pid=pid))
+    (runs / "README.md").write_text("words")
+    said = nccltune("import", runs, "-o", tmp_path / "a")
+    assert said.code == 0
+    out = said.out.splitlines()
+    assert out[0] == "read        2 files, 2 tables, 6 rows, 12 samples (nccl-tests text)"
+    assert "collectives allreduce 12" in out
+    assert "sizes       4 KiB - 1 MiB" in out
+    assert "choices     default 6, tree/ll 6" in out
+    assert "scales      1 node, 4 ranks" in out
+    assert "platform    4 x NVIDIA H200 · 1 node · NCCL 2.28.9" in out
+    assert "left out    1 file that hold" in said.out
+    assert out[-1] == f"Wrote 12 samples to {tmp_path / 'a'}."
+    assert f"next: nccltune analyze {tmp_path / 'a'}" in said.err.replace("\n", "")
+    again = nccltune("import", runs, "-o", tmp_path / "a")
+    assert again.code == 0
+    assert "skipped     2 files imported before" in again.out
+    assert "Nothing new" in again.out
+
+
+def test_doubtful_runs_exit_with_1(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    table = put(tmp_path / "default.txt", MADE.with_(footer=False))
+    said = nccltune("import", table, "-o", tmp_path / "a")
+    assert said.code == 1
+    assert f"doubtful    default.txt:{len(list(MADE.head())) + 2}: a table ends" in said.out
+
+
+def test_what_could_not_be_read_is_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    row = MADE.row(MADE.points[0])
+    table = tmp_path / "default.txt"
+    bad = row.replace("20.04", "-2.04")
+    table.write_text(MADE.text().replace(row, f"{row}\n{bad}\n{bad}\x07"))
+    said = nccltune("import", table, "-o", tmp_path / "a")
+    at = len([*MADE.head(), *MADE.columns()]) + 2
+    assert "not read    2 lines" in said.out
+    assert f"default.txt:{at}: a time of -2.04 us cannot be" in said.out
+    assert "\x07" not in said.out
+    assert said.code == 0
+
+
+def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    bad = tmp_path / "raw.csv"
+    bad.write_text(HEADER + "allreduce,1K,NVLS,simple,-1,1,8,9.0\n")
+    said = nccltune("import", bad, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert said.err.splitlines() == [
+        "error: raw.csv:2: column 2 (size_bytes): '1K' is not a size",
+        "hint:  did you mean 1024? sizes are whole bytes without a unit"
+        " (NVIDIA's plugin would read 1)",
+    ]
+    assert not (tmp_path / "a").exists()
+    # Others are imported all the same.
+    said = nccltune("import", bad, put(tmp_path / "default.txt"), "-o", tmp_path / "a")
+    assert said.code == 2
+    assert "Wrote 6 samples" in said.out
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["missing"], "missing: no such file or folder"),
+        (["--choice", "tree", "x"], "'tree' is not a choice"),
+        (["--choice", "tre/ll", "x"], "'tre' is not an algorithm"),
+        (["--collective", "all_redice", "x"], "did you mean 'allreduce'"),
+        (["--nodes", "0", "x"], "0 is not in the range"),
+        ([], "Missing argument"),
+    ],
+)
+def test_usage(tmp_path: Path, nccltune, args: list[str], says: str) -> None:  # type: ignore[no-untyped-def]
+    said = nccltune("import", *args, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert says in said.err
+    assert "hint:" in said.err
+    assert said.out == ""
+
+
+def test_nothing_readable_is_2(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "folder").mkdir()
+    assert "empty.txt: is empty" in nccltune("import", tmp_path / "empty.txt", "-o", "a").err
+    assert nccltune("import", tmp_path / "folder", "-o", tmp_path / "a").code == 2
+    (tmp_path / "tuner.conf").write_text("allreduce,0,1,ring,ll,-1,-1,-1\n")
+    said = nccltune("import", tmp_path / "tuner.conf", "-o", tmp_path / "a")
+    assert said.code == 2
+    assert "nccltune lint" in said.err
+
+
+def test_options_reach_the_samples(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    made = Made(points(*SIZES), era="2.13")
+    lines = [line for line in made.lines() if "Rank" not in line]
+    table = tmp_path / "out.txt"
+    table.write_text("\n".join(lines))
+    args = ["--choice", "Ring/LL128", "--nodes", 2, "--ranks", 4, "--platform-name", "lab"]
+    said = nccltune("import", table, "-o", tmp_path / "a", *args)
+    assert said.code == 0
+    sample = next(Study(tmp_path / "a").samples())
+    assert (sample.nodes, sample.ranks) == (2, 4)
+    assert Study(tmp_path / "a").platform().name == "lab"
+    assert "choices     ring/ll128 6" in said.out
+
+
+def test_standard_input(  # type: ignore[no-untyped-def]
+    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stdin:
+        buffer = io.BytesIO(MADE.text().encode())
+
+    monkeypatch.setattr(sys, "stdin", Stdin)
+    said = nccltune("import", "-", "-o", tmp_path / "a", "--choice", "default")
+    assert said.code == 0
+    assert len(list(Study(tmp_path / "a").samples())) == 6
+
+
+def test_json(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    table = put(tmp_path / "out.txt", MADE.with_(ranks=1))
+    said = nccltune("import", table, "-o", tmp_path / "a", "--json")
+    assert said.code == 1
+    value = json.loads(said.out)
+    assert value["samples"] == 6
+    assert value["files"][0]["outcome"] == "imported"
+    flags = {flag["kind"]: flag["doubtful"] for flag in value["files"][0]["report"]["flags"]}
+    assert flags["one_rank"] is True
+
+
+def test_help_has_two_examples(nccltune) -> None:  # type: ignore[no-untyped-def]
+    said = nccltune("import", "--help")
+    assert said.code == 0
+    assert said.out.count("  nccltune import ") + said.out.count("| nccltune import ") == 2
+
+
+def test_an_interruption_says_how_to_go_on(  # type: ignore[no-untyped-def]
+    tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nccltune.formats.importer.import_files", interrupted)
+    said = nccltune("import", put(tmp_path / "out.txt"), "-o", tmp_path / "a")
+    assert said.code == 130
+    assert "interrupted" in said.err
