@@ -48,7 +48,9 @@ def possible_collectives(shape: Shape) -> set[Collective]:
     for collective in Collective:
         if collective is Collective.ALLTOALLV:
             continue
-        if (shape.redop is not None) is not (collective in _REDUCING):
+        reduces = collective in _REDUCING
+        # sendrecv_perf prints a reduction too since 2.13, though it has none.
+        if (shape.redop is not None) is not reduces and collective is not Collective.SENDRECV:
             continue
         if (shape.root is not None) is not (collective in _ROOTED):
             continue
@@ -69,17 +71,20 @@ def find_collective(
     log: NcclLog,
     options: ReadOptions,
     name: str,
-    one_rank: bool,
+    ranks: int | None,
+    factor: float | None = None,
 ) -> Collective | str:
     """The collective, or the reason why it cannot be told.
 
     In this order: what the user told, what the program's own header names, the only one that the
-    columns allow, what the NCCL log names, what the file is called.
+    columns allow, what the NCCL log names, what the file is called. `factor` is bus over algorithm
+    bandwidth, where there are digits to tell it.
     """
+    one_rank = ranks == 1
     told = options.collective or named
     if told is not None:
         return told
-    possible = possible_collectives(shape)
+    possible = _narrowed(possible_collectives(shape), factor, ranks)
     if len(possible) == 1 and not one_rank:
         return possible.pop()
     logged = log.functions
@@ -92,6 +97,22 @@ def find_collective(
         return f"the file's name says {called.value}, but the columns are not those of it"
     listed = " or ".join(sorted(item.value for item in possible)) or "none that is known"
     return f"nothing names the collective (by its columns: {listed})"
+
+
+def _narrowed(
+    possible: set[Collective], factor: float | None, ranks: int | None
+) -> set[Collective]:
+    """Those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth; all of
+    them where none is, which is flagged as a mismatch later."""
+    if factor is None or ranks is None or ranks < 2:
+        return possible
+    fitting = {
+        item
+        for item in possible
+        if abs(factor - (1 - 1 / ranks if item is Collective.HYPERCUBE else item.bus_factor(ranks)))
+        < 0.02 * factor
+    }
+    return fitting or possible
 
 
 class Label(NamedTuple):

@@ -83,6 +83,14 @@ class BandwidthCheck:
             )
 
 
+def bus_factor_of(rows: list[FlatRow]) -> float | None:
+    """Printed bus bandwidth over size / time, from the row that prints most digits; None where
+    there are not two."""
+    row = max(rows, key=lambda row: row[_FIRST_TIME + 1])
+    time_us, printed = row[_FIRST_TIME], row[_FIRST_TIME + 1]
+    return printed * time_us * 1e3 / row[1] if time_us and printed >= 1.0 else None
+
+
 def _half(printed: float) -> float:
     """Half of the last digit that a bandwidth is printed with."""
     if printed < 1000:

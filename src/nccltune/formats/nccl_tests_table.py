@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from nccltune.formats.context import Context
 from nccltune.formats.evidence import Label, Shape, find_collective, find_label, label_of_row
 from nccltune.formats.nccl_log import NcclLog
-from nccltune.formats.nccl_tests_checks import OTHER_BANDWIDTH, BandwidthCheck
+from nccltune.formats.nccl_tests_checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
 from nccltune.formats.nccl_tests_layout import FlatRow, Layout, Row, Timing
 from nccltune.formats.nccl_tests_run import Run, ScaleFound, find_scale
 from nccltune.formats.reading import FlagKind
@@ -99,7 +99,7 @@ class Table:
         rows = self.rows.copy()
         self.rows.clear()
         if self._check is None:
-            self._check = self._prepare(rows[0])
+            self._check = self._prepare(rows)
         report = self._context.report
         report.rows += len(rows)
         self._check.feed(rows, report)
@@ -120,7 +120,7 @@ class Table:
             self._check.count_empty(self._empty)
             self._check.compare(*self.average, self._context.report)
 
-    def _prepare(self, first: FlatRow) -> BandwidthCheck:
+    def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
         """Find out what the table is of; once, when its first rows become samples."""
         run, context = self.run, self._context
         report, options = context.report, context.options
@@ -143,7 +143,13 @@ class Table:
         )
         self._fill_report()
         found = find_collective(
-            run.collective, Shape(*first[1:6]), log, options, context.name, self._scale.ranks == 1
+            run.collective,
+            Shape(*rows[0][1:6]),
+            log,
+            options,
+            context.name,
+            self._scale.ranks,
+            None if self.layout.cpu_time else bus_factor_of(rows),
         )
         if isinstance(found, Collective):
             self._collective = found

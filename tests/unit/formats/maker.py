@@ -201,11 +201,13 @@ class Made:
         if self.collective in PER_RANK:
             count //= self.ranks
         reducing, rooted = self.collective in REDUCING, self.collective in ROOTED
+        # sendrecv_perf has no reduction and prints one (2.13 and later).
+        reducing = reducing or self.collective is Collective.SENDRECV
         values = {
             "size": f"{point.size:12d}",
             "count": f"{count:12d}",
             "type": f"{self.dtype:>{self.type_width}}",
-            "redop": f"{'sum' if reducing else '' if self.era == 'old' else 'none':>6}",
+            "redop": f"{'sum' if reducing else '' if self.era != '2.17' else 'none':>6}",
             "root": f"{self.root if rooted else -1:6d}",
         }
         if self.collective is Collective.HYPERCUBE:

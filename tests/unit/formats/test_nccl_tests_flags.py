@@ -161,6 +161,16 @@ def test_columns_that_allow_one_collective_only(collective: Collective) -> None:
         assert read.report.collectives == {collective.value: 6}
 
 
+def test_send_and_receive_looks_like_an_all_reduce() -> None:
+    # Both print a reduction and the whole size; only their bandwidth differs, from 3 ranks on.
+    for collective in (Collective.ALLREDUCE, Collective.SENDRECV):
+        made = Made(points(*SIZES), collective, era="2.13", ranks=8)
+        assert text(made.text()).report.collectives == {collective.value: 6}
+        two = text(made.with_(ranks=2).text())
+        assert "allreduce or sendrecv" in two.sentence("collective_unknown")
+        assert len(text(made.with_(ranks=2).text(), f"{collective}.txt").samples) == 6
+
+
 def test_host_names_are_never_kept() -> None:
     from msgspec.json import encode
 
