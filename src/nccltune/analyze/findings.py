@@ -20,6 +20,9 @@ RISING_SLOPE = 0.35
 """After a plateau the curve must climb again at least this steeply; else it is just its end."""
 PLATEAU_CEILING = 0.8
 """Above this share of the peak a flat curve is saturated, not stuck."""
+LATENCY_BOUND = 0.1
+"""Below this share of the peak a call is mostly latency, and its bandwidth says little about the
+platform."""
 NOISY_SPREAD = 0.10
 """Relative spread of single timings above which a point is called noisy."""
 MIN_GAIN = 0.03
@@ -133,7 +136,9 @@ def _explained(
             tuning=True,
         )
         return
-    yield _finding(analysis, shape, sentence, tuning=False)
+    yield _finding(analysis, shape, f"{sentence}. No other choice does better", tuning=False)
+    if here.busbw_gb_per_s < LATENCY_BOUND * max(point.busbw_gb_per_s for point in shown.points):
+        return
     what = "dips" if shape.kind is FindingKind.DIP else "stands still"
     yield _finding(
         analysis,
@@ -178,19 +183,23 @@ def _crossover(analysis: ConditionAnalysis, run: list[tuple[int, Choice, float]]
     sizes = [size for size, _, _ in run]
     best = max(run, key=lambda item: item[2])
     mean = math.exp(math.fsum(gain for _, _, gain in run) / len(run))
-    words = []
-    for choice in dict.fromkeys(choice for _, choice, _ in run):
-        where = [size for size, chosen, _ in run if chosen == choice]
-        words.append(f"{choice.label} ({_range(where)})")
     many = len(sizes) > 1
+    choices = list(dict.fromkeys(choice for _, choice, _ in run))
+    words = [
+        f"{choice.label} ({_range([size for size, chosen, _ in run if chosen == choice])})"
+        if len(choices) > 1
+        else choice.label
+        for choice in choices
+    ]
     sentence = (
         f"{analysis.condition.title}: {'from ' if many else 'at '}{_range(sizes)} the default is "
-        f"not the best: {', then '.join(words)} is up to {math.exp(best[2]):.2f}x faster"
-        + (f", {mean:.2f}x on average" if many else "")
+        f"not the best: {', then '.join(words)} is {'up to ' if many else ''}"
+        f"{math.exp(best[2]):.2f}x faster" + (f", {mean:.2f}x on average" if many else "")
     )
     return Finding(
         kind=FindingKind.BAD_CROSSOVER,
         sentence=sentence,
+        where=analysis.condition.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=sizes[0],
@@ -279,6 +288,7 @@ def _finding(
     return Finding(
         kind=shape.kind,
         sentence=sentence,
+        where=analysis.condition.title,
         collective=analysis.condition.collective,
         scale=analysis.condition.scale,
         min_bytes=shape.low,

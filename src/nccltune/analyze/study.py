@@ -92,6 +92,7 @@ def _left_out(found: Sorted) -> list[Finding]:
             kind=FindingKind.WRONG_RESULTS,
             sentence=f"{condition.title}: {count(number, 'timing')} of {choice_label(choice)} left "
             "out because the results were wrong (#wrong above 0)",
+            where=condition.title,
             collective=condition.collective,
             scale=condition.scale,
             evidence={"timings": float(number)},
@@ -126,6 +127,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
                 kind=FindingKind.NO_DEFAULT,
                 sentence=f"{what}: NCCL's default was not measured, so nothing can be said about "
                 "what the choices gain over it; measure it in the same run",
+                where=what,
                 collective=table.collective,
                 scale=table.scale,
             )
@@ -137,6 +139,7 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
                 sentence=f"{what}: with {count(table.rounds, 'timing')} a point noise cannot be "
                 f"told; {100 * table.noise.typical:.3g} % is assumed. Repeat the runs (at least 4 "
                 "times, default and choices in turn) to know",
+                where=what,
                 collective=table.collective,
                 scale=table.scale,
                 evidence={"assumed_noise": table.noise.typical},

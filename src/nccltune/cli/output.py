@@ -37,7 +37,7 @@ def stderr() -> "Console":
     """The console for talk: progress, notes, warnings."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_json(value: Any) -> None:

@@ -28,11 +28,14 @@ class FindingKind(StrEnum):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`min_bytes` to `max_bytes` is where it shows; `evidence` holds the numbers of the sentence.
 
+    `where` is the title of the condition whose curve shows it (`all-reduce, 4 nodes, 4 ranks, in
+    place`), which the sentence begins with; None if it is not about one curve.
     `tuning` says whether another choice mends it: True, False, or None where that is not known.
     """
 
     kind: FindingKind
     sentence: str
+    where: str | None = None
     collective: Collective | None = None
     scale: Scale | None = None
     min_bytes: int | None = None

@@ -175,15 +175,11 @@ def _places(finding: Finding, conditions: Sequence[Condition]) -> list[int]:
     """The indices of the conditions that a finding shows on."""
     if finding.min_bytes is None or finding.max_bytes is None:
         return []
-    # Collective and scale may stand for several conditions ("in place" or not); the title at the
-    # start of the sentence names the one.
-    named = [condition.title for condition in conditions]
-    title = next((name for name in named if finding.sentence.startswith(f"{name}: ")), None)
     return [
         index
         for index, condition in enumerate(conditions)
         if (finding.collective, finding.scale) == (condition.collective, condition.scale)
-        and title in (None, condition.title)
+        and finding.where in (None, condition.title)
     ]
 
 
@@ -263,12 +259,9 @@ def _best(choice: Choice | None) -> str:
 def _finding(
     number: int, finding: Finding, conditions: Sequence[Condition], labels: Sequence[str]
 ) -> FindingRow:
-    where, text = None, finding.sentence
-    for condition, label in zip(conditions, labels, strict=True):
-        prefix = f"{condition.title}: "
-        if text.startswith(prefix):
-            where, text = label, text[len(prefix) :]
-            break
+    titles = dict(zip((condition.title for condition in conditions), labels, strict=True))
+    where = titles.get(finding.where) if finding.where else None
+    text = finding.sentence.removeprefix(f"{finding.where}: ")
     if finding.kind is FindingKind.NOT_A_TUNING_PROBLEM:
         # The heading says so already, and `check_first` what to do.
         text = text.removesuffix(NOT_TUNING).strip()

@@ -310,9 +310,14 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{100 * table.point_noise():.2g} %)"
             )
         else:
+            why = (
+                "which is not beyond noise"
+                if gain.low <= 0
+                else f"which may be chance among {table.comparisons} comparisons"
+            )
             reason = (
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
-                f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), which is not beyond noise"
+                f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
     return LeftAlone(covered[0], covered[-1], len(covered), reason)
 

@@ -97,9 +97,9 @@ def condition(collective: Collective) -> ConditionAnalysis:
 
 def findings() -> list[Finding]:
     """One of each that matters, in the order an analysis has them."""
-    here = {"collective": Collective.ALLREDUCE, "scale": SCALE}
-    title = "all-reduce, 2 nodes, 16 ranks"
-    there = {"collective": Collective.REDUCESCATTER, "scale": SCALE}
+    title, other = "all-reduce, 2 nodes, 16 ranks", "reduce-scatter, 2 nodes, 16 ranks"
+    here = {"collective": Collective.ALLREDUCE, "scale": SCALE, "where": title}
+    there = {"collective": Collective.REDUCESCATTER, "scale": SCALE, "where": other}
     return [
         Finding(
             kind=FindingKind.SUSPECT_RUN,
@@ -116,8 +116,7 @@ def findings() -> list[Finding]:
         ),
         Finding(
             kind=FindingKind.NOT_A_TUNING_PROBLEM,
-            sentence="reduce-scatter, 2 nodes, 16 ranks: even the best choice dips between 256 KiB "
-            f"and 4 MiB. {NOT_TUNING}",
+            sentence=f"{other}: even the best choice dips between 256 KiB and 4 MiB. {NOT_TUNING}",
             min_bytes=SIZES[2],
             max_bytes=SIZES[3],
             tuning=False,
