@@ -15,6 +15,7 @@ from nccltune.cli.output import error_lines, json_option, print_json, stderr, st
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nccltune.formats.context import ReadOptions
     from nccltune.formats.importer import FileOutcome, Imported
     from nccltune.formats.inputs import Found
     from nccltune.formats.reading import FileReport, Flag
@@ -100,8 +101,7 @@ def command(
                 progress=heard,
             )
     except KeyboardInterrupt:
-        stderr().print("[yellow]interrupted:[/yellow] files read to their end are kept; the same")
-        stderr().print("command goes on with the others (what is in the study is skipped)")
+        _say_how_to_resume(files, study, options, platform_name)
         raise
     if as_json:
         print_json(result)
@@ -123,6 +123,29 @@ def _collective(name: str | None) -> Any:
             f"--collective: {name!r} is not a collective", hint=nearest(plain, Collective)
         )
     return Collective(plain)
+
+
+def _say_how_to_resume(
+    files: tuple[str, ...], study: Path, options: "ReadOptions", platform_name: str | None
+) -> None:
+    import shlex
+
+    from nccltune.model.choice import choice_label
+
+    told = {
+        "--choice": choice_label(options.choice) if options.choice is not None else None,
+        "--collective": options.collective,
+        "--nodes": options.nodes,
+        "--ranks": options.ranks,
+        "--platform-name": platform_name,
+    }
+    words = [word for name, value in told.items() if value is not None for word in (name, value)]
+    words += ["--per-iteration"] if options.per_iteration else []
+    line = shlex.join(["nccltune", "import", *files, "-o", str(study), *map(str, words)])
+    print(
+        f"files read to their end are kept; this goes on with the others:\n  {line}",
+        file=sys.stderr,
+    )
 
 
 def _exit_code(result: "Imported") -> int:

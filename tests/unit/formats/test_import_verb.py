@@ -180,6 +180,8 @@ def test_an_interruption_says_how_to_go_on(  # type: ignore[no-untyped-def]
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nccltune.formats.importer.import_files", interrupted)
-    said = nccltune("import", put(tmp_path / "out.txt"), "-o", tmp_path / "a")
+    table = put(tmp_path / "my out.txt")
+    said = nccltune("import", table, "-o", tmp_path / "a", "--choice", "Tree/LL", "--nodes", 2)
     assert said.code == 130
-    assert "interrupted" in said.err
+    command = f"nccltune import '{table}' -o {tmp_path / 'a'} --choice tree/ll --nodes 2"
+    assert command in said.err
