@@ -203,6 +203,14 @@ def _show(result: "Imported", study: Path) -> None:
         stderr().print(f"[dim]next: nccltune analyze {escape(str(study))}[/dim]")
     elif already and not new:
         out.print(f"Nothing new for {escape(str(study))}.")
+    elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
+        print(
+            error_lines(
+                "no measurement was read",
+                "known are output and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+            ),
+            file=sys.stderr,
+        )
 
 
 def _kinds(reports: "list[FileReport]") -> str:
