@@ -195,7 +195,7 @@ class Layout:
         before 2.13, hypercube)."""
         if len(token) == self.tokens:
             names = self.left
-        elif len(token) == self.tokens - 1 and "redop" in self.left:
+        elif len(token) == self.tokens - 1 and self._blank_redop(token):
             names = [label for label in self.left if label != "redop"]
         else:
             raise BadRowError(f"{len(token)} words where the header names {self.tokens}")
@@ -203,6 +203,10 @@ class Layout:
         if "redop" in left and left["redop"] not in REDOPS:
             raise BadRowError(f"{left['redop']!r} is not a reduction")
         return left, token[len(names) :]
+
+    def _blank_redop(self, token: list[str]) -> bool:
+        """Whether the missing word may be the reduction: what stands in its place is none."""
+        return "redop" in self.left and token[self.left.index("redop")] not in REDOPS
 
     def _timing(self, value: dict[str, str]) -> Timing:
         time_us = _number(value["cputime" if "cputime" in value else "time"], "time")
