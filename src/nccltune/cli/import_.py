@@ -207,7 +207,7 @@ def _show(result: "Imported", study: Path) -> None:
         print(
             error_lines(
                 "no measurement was read",
-                "known are output and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+                "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
             ),
             file=sys.stderr,
         )
