@@ -48,6 +48,7 @@ PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
 Bypass = Literal["symmetric kernel", "copy engine"]
 Ran = Choice | Bypass
 _MAX_POINTS = 100_000
+_MAX_SETTINGS = 512
 
 
 class NcclLog:
@@ -91,6 +92,14 @@ class NcclLog:
     def says_choices(self) -> bool:
         """Whether any choice line was there."""
         return bool(self._by_total or self._by_task)
+
+    def add(self, other: "NcclLog") -> None:
+        """Take in what another source says of the same run, where this one is silent."""
+        self.algorithms = self.algorithms or other.algorithms
+        self.protocols = self.protocols or other.protocols
+        self.version = self.version or other.version
+        self.settings = {**other.settings, **self.settings}
+        self.whole_environment = self.whole_environment or other.whole_environment
 
     @property
     def would_tell(self) -> bool:
@@ -157,7 +166,7 @@ class NcclLog:
         elif name == "NCCL_PROTO":
             self.protocols = value
         plain = keep_setting(name, value)
-        if plain is not None:
+        if plain is not None and len(self.settings) < _MAX_SETTINGS:
             self.settings[name] = plain
 
     def _observe_communicator(self, message: str) -> None:

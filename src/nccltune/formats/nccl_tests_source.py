@@ -25,6 +25,7 @@ _ROW_LIKE = re.compile(r"\s*-?\d+\s+-?\d+\s+\S+(?:\s+\S+){5,}\s*$")
 _NUMERIC = re.compile(r"\s*-?\.?\d")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = "a row without a column header: which column is which cannot be told"
+_MAX_TESTS = 1024
 _CUT = "cut in two by other output, and its rest cannot be told"
 
 
@@ -158,8 +159,11 @@ class SourceReader:
         devices = self.run.devices
         if any(device.rank for device in devices):
             return
+        if len(self._one_rank) > _MAX_TESTS:
+            self._one_rank.clear()
         alone = self._one_rank.setdefault(self.run.parameters, set())
-        alone.add((devices[-1].host, devices[-1].pid))
+        if len(alone) < 2:
+            alone.add((devices[-1].host, devices[-1].pid))
         if len(alone) > 1:
             self._copies = True
             for table in (self.table, *self.finished):

@@ -160,14 +160,16 @@ class Table:
 
     def _joined_log(self) -> NcclLog:
         """The log in the output itself, else one read from a file of its own that was written by
-        one of the processes in the device list."""
-        if self.run.log.lines or not self._context.logs:
-            return self.run.log
+        one of the processes in the device list, rank 0's first."""
+        own = self.run.log
+        if own.says_choices or not self._context.logs:
+            return own
         for device in sorted(self.run.group):
             log = self._context.logs.get((device.host, device.pid))
             if log is not None:
+                log.add(own)
                 return log
-        return self.run.log
+        return own
 
     def _fill_report(self) -> None:
         report, run, log, scale = self._context.report, self.run, self._log, self._scale

@@ -15,6 +15,10 @@ MAX_SHOWN = 5
 """So many unreadable lines of a file are kept with their text; the others are only counted."""
 
 
+MAX_KINDS = 256
+"""So many different flags, reasons, choices and scales are told apart: a report is bounded."""
+
+
 class FileKind(StrEnum):
     """What a file was taken for."""
 
@@ -148,12 +152,13 @@ class FileReport(msgspec.Struct, kw_only=True):
                 flag.count += 1
                 return
         sure = kind in DOUBTFUL if doubtful is None else doubtful
-        self.flags.append(Flag(kind, sentence, line, sure))
+        if len(self.flags) < MAX_KINDS:
+            self.flags.append(Flag(kind, sentence, line, sure))
 
     def cannot_read(self, line: int, text: str, reason: str, lines: int = 1) -> None:
         """Count `lines` unreadable lines; keep the first few with their number and text."""
         self.unreadable += lines
-        self.reasons[reason] = self.reasons.get(reason, 0) + lines
+        _count(self.reasons, reason, lines)
         if len(self.first_unreadable) < MAX_SHOWN:
             self.first_unreadable.append(Unreadable(line, visible(text.strip()), reason))
 
@@ -182,13 +187,18 @@ class FileReport(msgspec.Struct, kw_only=True):
     ) -> None:
         """Count `number` samples of one size that are alike."""
         self.samples += number
-        self.collectives[collective] = self.collectives.get(collective, 0) + number
-        label = choice_label(choice)
-        self.choices[label] = self.choices.get(label, 0) + number
-        scale = f"{_text(nodes)}x{_text(ranks)}"
-        self.scales[scale] = self.scales.get(scale, 0) + number
+        _count(self.collectives, collective.value, number)
+        _count(self.choices, choice_label(choice), number)
+        _count(self.scales, f"{_text(nodes)}x{_text(ranks)}", number)
         self.min_bytes = size if self.min_bytes is None else min(self.min_bytes, size)
         self.max_bytes = size if self.max_bytes is None else max(self.max_bytes, size)
+
+
+def _count(counts: dict[str, int], key: str, number: int) -> None:
+    """Add to a count; beyond MAX_KINDS different keys the rest is one."""
+    if key not in counts and len(counts) >= MAX_KINDS:
+        key = "other"
+    counts[key] = counts.get(key, 0) + number
 
 
 def _text(number: int | None) -> str:

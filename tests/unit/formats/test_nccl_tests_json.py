@@ -3,6 +3,7 @@
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from nccltune.formats.lines import CHUNK_BYTES
 from nccltune.formats.reading import FileKind
 from nccltune.model.collective import Collective
 from tests.unit.formats.maker import PER_RANK, PROGRAM, REDUCING, Point, bandwidths, points
-from tests.unit.formats.reading_tools import json_file
+from tests.unit.formats.reading_tools import files, json_file
 
 SIZES = (1 << 12, 1 << 20)
 
@@ -164,6 +165,19 @@ def test_the_environment_tells_the_choice() -> None:
     half = json_file(json.dumps(made(env=env[:1])))
     assert half.samples == []
     assert "choice_unknown" in half.doubtful
+
+
+def test_a_log_beside_it_tells_what_ran(tmp_path: Path) -> None:
+    (tmp_path / "out.json").write_text(json.dumps(made(env=("NCCL_ALGO=Tree",))))
+    lines = [
+        f"alpha:100:7 [0] NCCL INFO AllReduce: {size} Bytes -> Algo TREE proto LL"
+        " channel{Lo..Hi}={0..3}"
+        for size in SIZES
+    ]
+    (tmp_path / "nccl.alpha.100").write_text("\n".join(lines))
+    read = next(item for item in files(tmp_path) if item.samples)
+    assert read.labels == {"tree/ll"}
+    assert len(read.samples) == 4
 
 
 def test_nodes_by_host_id_are_not_told_by_hosts() -> None:
