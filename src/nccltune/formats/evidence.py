@@ -106,12 +106,7 @@ def _narrowed(
     them where none is, which is flagged as a mismatch later."""
     if factor is None or ranks is None or ranks < 2:
         return possible
-    fitting = {
-        item
-        for item in possible
-        if abs(factor - (1 - 1 / ranks if item is Collective.HYPERCUBE else item.bus_factor(ranks)))
-        < 0.02 * factor
-    }
+    fitting = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
     return fitting or possible
 
 

@@ -5,7 +5,7 @@ from nccltune.formats.nccl_tests_layout import FlatRow
 from nccltune.formats.reading import FileReport, FlagKind
 from nccltune.model.collective import Collective
 
-OTHER_BANDWIDTH = frozenset({Collective.HYPERCUBE, Collective.ALLTOALLV})
+OTHER_BANDWIDTH = frozenset({Collective.ALLTOALLV})
 """Collectives whose printed bandwidth is not of the printed size."""
 _FIRST_TIME = 7
 # Digits end at 0.01 below 1000 GB/s (6 characters), at 0.1 or 1 above.
