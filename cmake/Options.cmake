@@ -21,8 +21,6 @@ set(NCCLTUNE_SANITIZE "" CACHE STRING "Sanitizers for everything: address,undefi
 
 if(NCCLTUNE_BUILD_FUZZERS AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   message(FATAL_ERROR
-    "The fuzz targets need clang's libFuzzer, and the compiler is ${CMAKE_CXX_COMPILER_ID}.\n"
-    "Install clang with its runtime (Debian 12: clang-14 libclang-rt-14-dev) and configure with "
-    "`cmake --preset fuzz`, which asks for clang-14; for another one set CC and CXX and add "
-    "-DCMAKE_C_COMPILER=$CC -DCMAKE_CXX_COMPILER=$CXX.")
+    "The fuzz targets need clang's libFuzzer, and the compiler is ${CMAKE_CXX_COMPILER_ID}; "
+    "unset CC and CXX to have clang found, or name one there.")
 endif()

@@ -24,8 +24,8 @@ struct TunerV4 {
   // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
-                          float** cost_table, int algorithms, int protocols,
-                          int registered_buffers, int* channels);
+                          float** cost_table, int algorithms, int protocols, int registered_buffers,
+                          int* channels);
 
   Result (*destroy)(void* context);
 };

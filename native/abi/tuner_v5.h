@@ -27,8 +27,8 @@ static_assert(sizeof(NvlDomainInfoV5) == 12);
 
 inline constexpr int kNumComputeCapabilitiesV5 = 4;
 
-// The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31 resets
-// them after init, so that edits are lost there.
+// The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31
+// resets them after init, so that edits are lost there.
 struct TunerConstantsV5 {
   double base_latencies[kNumAlgorithms][kNumProtocols];
   double hw_latencies[kNumHardwareLinks][kNumAlgorithms][kNumProtocols];
@@ -59,8 +59,8 @@ struct TunerV5 {
   // not run the pair; the lowest wins. In: *channels 0, "NCCL decides".
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
-                          float** cost_table, int algorithms, int protocols,
-                          int registered_buffers, int* channels);
+                          float** cost_table, int algorithms, int protocols, int registered_buffers,
+                          int* channels);
 
   Result (*finalize)(void* context);
 };

@@ -31,8 +31,8 @@ struct TunerV6 {
   // Since 2.31 *channels only lowers NCCL's own count, and a valid entry set to -1 is selected.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
-                          float** cost_table, int algorithms, int protocols,
-                          int registered_buffers, int* channels);
+                          float** cost_table, int algorithms, int protocols, int registered_buffers,
+                          int* channels);
 
   Result (*finalize)(void* context);
 

@@ -19,8 +19,8 @@ using NvlDomainInfoV7 = NvlDomainInfoV5;
 
 inline constexpr int kNumComputeCapabilitiesV7 = 5;
 
-// The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31 resets
-// them after init, so that edits are lost there.
+// The constants of NCCL's cost model: latencies in microseconds, bandwidths in GB/s. NCCL 2.31
+// resets them after init, so that edits are lost there.
 struct TunerConstantsV7 {
   double base_latencies[kNumAlgorithms][kNumProtocols];
   double hw_latencies[kNumHardwareLinks][kNumAlgorithms][kNumProtocols];
@@ -52,8 +52,8 @@ struct TunerV7 {
   // As in 2.31 *channels only lowers NCCL's own count.
   // `registered_buffers` is also 1 while a CUDA graph is captured (NCCL_GRAPH_REGISTER, default 1).
   Result (*get_coll_info)(void* context, Collective collective, size_t bytes, int pipe_ops,
-                          float** cost_table, int algorithms, int protocols,
-                          int registered_buffers, int* channels);
+                          float** cost_table, int algorithms, int protocols, int registered_buffers,
+                          int* channels);
 
   Result (*finalize)(void* context);
 

@@ -44,7 +44,7 @@ std::string Reason(int error_number) {
 
 bool ReadFile(const std::string& path, size_t largest, std::string* content, std::string* error) {
   const Descriptor file(path);
-  struct stat facts {};
+  struct stat facts{};
   if (file.get() < 0 || fstat(file.get(), &facts) != 0) {
     *error = Reason(errno);
     return false;

@@ -20,7 +20,8 @@ void Log::Write(abi::LogLevel level, std::string_view text) const {
   const bool cut = prefix_.size() + text.size() > kLongestLine;
   const size_t room = kLongestLine - prefix_.size() - (cut ? kCutMark.size() : 0);
   char* end = std::copy(prefix_.begin(), prefix_.end(), line.data());
-  end = std::copy_n(text.data(), std::min(text.size(), room), end);
+  text = text.substr(0, room);
+  end = std::copy(text.begin(), text.end(), end);
   if (cut) end = std::copy(kCutMark.begin(), kCutMark.end(), end);
   *end = '\0';
   function_(level, subsystems_, "nccltune", 0, "%s", line.data());

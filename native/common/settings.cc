@@ -18,15 +18,20 @@ constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
 constexpr std::array<Setting, 5> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
-    {"NCCL_TUNER_CONFIG_FILE", "path", "",
-     "Read when NCCLTUNE_CONFIG is not set; the variable of NVIDIA's example plugin.", {}},
-    {"NCCLTUNE_STRICT", "0|1", "0",
-     "1: a configuration with any bad line gives no rules at all.", kSwitchWords},
+    {"NCCL_TUNER_CONFIG_FILE",
+     "path",
+     "",
+     "Read when NCCLTUNE_CONFIG is not set; the variable of NVIDIA's example plugin.",
+     {}},
+    {"NCCLTUNE_STRICT", "0|1", "0", "1: a configuration with any bad line gives no rules at all.",
+     kSwitchWords},
     {"NCCLTUNE_STALE", "warn|off", "warn",
      "What to do with rules measured on another NCCL version or GPU. warn: say so and use them; "
      "off: say so and use none.",
      kStaleWords},
-    {"NCCLTUNE_NATIVE_DIR", "path", "",
+    {"NCCLTUNE_NATIVE_DIR",
+     "path",
+     "",
      "Where the Python side looks for nccltune's shared objects and programs; not read by the "
      "plugin.",
      {}},
@@ -63,6 +68,7 @@ std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings) {
 std::vector<std::string> UnknownSettings() {
   constexpr std::string_view kPrefix = "NCCLTUNE_";
   std::vector<std::string_view> names;
+  names.reserve(kSettings.size());
   for (const Setting& setting : kSettings) names.emplace_back(setting.name);
   std::vector<std::string> warnings;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {

@@ -41,8 +41,9 @@ class Reader {
   void ReadLine(std::string_view line) {
     const std::string_view text = Trimmed(line);
     if (line.size() > kLongestLine) {
-      Note("longer than 255 characters: NVIDIA's example plugin would cut it here and read the "
-           "rest as another row");
+      Note(
+          "longer than 255 characters: NVIDIA's example plugin would cut it here and read the "
+          "rest as another row");
     }
     if (text.empty()) return;
     if (text.find('\0') != std::string_view::npos) {

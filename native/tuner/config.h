@@ -29,7 +29,7 @@ inline constexpr size_t kMostProblems = 16;
 struct Problem {
   uint32_t line = 0;  // from 1
   bool bad = true;    // false: the line works and is still worth a warning
-  std::string text;   // "column 4 (algorithm): 'NVLS' is not an algorithm; did you mean 'nvls'? ..."
+  std::string text;  // "column 4 (algorithm): 'NVLS' is not an algorithm; did you mean 'nvls'? ..."
 };
 
 struct Config {

@@ -87,8 +87,9 @@ HeaderLine ParseHeaderLine(std::string_view line, ConfigHeader* header, std::str
       return HeaderLine::kBad;
     }
     if (!Store(key, value, header, &note)) {
-      *problem = "header: " + Quoted(value) +
-                 (key == "nccl" ? " is not an NCCL version like 2.28.9" : " is not a schema number");
+      *problem =
+          "header: " + Quoted(value) +
+          (key == "nccl" ? " is not an NCCL version like 2.28.9" : " is not a schema number");
       return HeaderLine::kBad;
     }
     rest = Trimmed(rest);

@@ -26,21 +26,21 @@ extern "C" {
 #define NCCLTUNE_TUNER_EXPORT __attribute__((visibility("default")))
 
 enum {
-  NCCLTUNE_TUNER_ALL = -1,        /* as a collective: all five */
-  NCCLTUNE_TUNER_DEFAULT = -1,    /* as algorithm and protocol, or as channels: NCCL's own */
+  NCCLTUNE_TUNER_ALL = -1,     /* as a collective: all five */
+  NCCLTUNE_TUNER_DEFAULT = -1, /* as algorithm and protocol, or as channels: NCCL's own */
   NCCLTUNE_TUNER_ALGORITHMS = 7,
   NCCLTUNE_TUNER_PROTOCOLS = 3
 };
 
 enum nccltune_tuner_status {
   NCCLTUNE_TUNER_OK = 0,
-  NCCLTUNE_TUNER_INVALID = 1,  /* an argument is out of range; nothing was changed */
-  NCCLTUNE_TUNER_NOTHING = 2   /* nothing of that kind has been recorded */
+  NCCLTUNE_TUNER_INVALID = 1, /* an argument is out of range; nothing was changed */
+  NCCLTUNE_TUNER_NOTHING = 2  /* nothing of that kind has been recorded */
 };
 
 /* Where the decision about a call came from. */
 enum nccltune_tuner_source {
-  NCCLTUNE_TUNER_BY_NCCL = 0,   /* no rule matched: NCCL's own choice */
+  NCCLTUNE_TUNER_BY_NCCL = 0, /* no rule matched: NCCL's own choice */
   NCCLTUNE_TUNER_BY_RULE = 1,
   NCCLTUNE_TUNER_BY_FORCE = 2
 };
@@ -48,9 +48,9 @@ enum nccltune_tuner_source {
 /* What became of a forced choice, as a set of bits. */
 enum nccltune_tuner_outcome {
   NCCLTUNE_TUNER_APPLIED = 0,
-  NCCLTUNE_TUNER_UNUSABLE = 1,          /* NCCL cannot run that pair here: left to NCCL, no rule */
-  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2,  /* CollNet may run, which takes the number unchecked */
-  NCCLTUNE_TUNER_CHUNK_REFUSED = 4      /* the chunk size would not be safe, see force */
+  NCCLTUNE_TUNER_UNUSABLE = 1,         /* NCCL cannot run that pair here: left to NCCL, no rule */
+  NCCLTUNE_TUNER_CHANNELS_REFUSED = 2, /* CollNet may run, which takes the number unchecked */
+  NCCLTUNE_TUNER_CHUNK_REFUSED = 4     /* the chunk size would not be safe, see force */
 };
 
 /* The cost table of one call as NCCL handed it over, before anything was chosen. */
@@ -80,12 +80,12 @@ struct nccltune_tuner_decision {
   int32_t collective;
   int32_t pipe_ops;
   int32_t registered;
-  int32_t source;     /* enum nccltune_tuner_source */
-  int32_t outcome;    /* enum nccltune_tuner_outcome */
-  int32_t algorithm;  /* -1: left to NCCL */
-  int32_t protocol;   /* -1: left to NCCL */
-  int32_t channels;   /* -1: left to NCCL */
-  uint32_t line;      /* of the rule in the configuration; 0: no rule */
+  int32_t source;    /* enum nccltune_tuner_source */
+  int32_t outcome;   /* enum nccltune_tuner_outcome */
+  int32_t algorithm; /* -1: left to NCCL */
+  int32_t protocol;  /* -1: left to NCCL */
+  int32_t channels;  /* -1: left to NCCL */
+  uint32_t line;     /* of the rule in the configuration; 0: no rule */
   int32_t interface_version;
 };
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <mutex>
 
-
 namespace nccltune::tuner {
 namespace internal {
 constinit std::array<std::atomic<uint64_t>, abi::kNumCollectives> order_words{};

@@ -143,8 +143,9 @@ void DecideChunk(int collective, int algorithm, int protocol, size_t* chunk_byte
   const size_t proposed = *chunk_bytes;
   const size_t wanted = orders.chunk_bytes;
   // NCCL may run something else than what was forced; then the chunk size is not for it.
-  const bool meant = wanted != 0 && (orders.algorithm < 0 || (orders.algorithm == algorithm &&
-                                                              orders.protocol == protocol));
+  const bool meant =
+      wanted != 0 &&
+      (orders.algorithm < 0 || (orders.algorithm == algorithm && orders.protocol == protocol));
   const bool safe = IsSafeChunk(wanted, proposed, algorithm, protocol);
   if (meant && safe) *chunk_bytes = wanted;
   RecordChunk(collective, proposed, *chunk_bytes, meant && !safe);

@@ -89,9 +89,9 @@ inline void Decide(const Communicator& communicator, const Call& call, const Off
     DecideUnderOrders(communicator, call, Unpacked(word), offer, channels);
     return;
   }
-  const Candidate* const chosen =
-      rules->Find(call.bytes, call.pipe_ops, call.registered,
-                  [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
+  const Candidate* const chosen = rules->Find(
+      call.bytes, call.pipe_ops, call.registered,
+      [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
   if (chosen == nullptr) return;
   offer.Take(chosen->algorithm, chosen->protocol);
   if (chosen->channels != 0) *channels = chosen->channels;

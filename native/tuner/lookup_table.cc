@@ -73,7 +73,8 @@ LookupTable::LookupTable(const std::vector<Rule>& rules, std::vector<bool>* used
   groups_.reserve(members.size());
   chains_.push_back(0);
   for (const auto& [condition, indices] : members) {
-    groups_.push_back({condition.first, condition.second, static_cast<uint32_t>(starts_.size()), 0});
+    groups_.push_back(
+        {condition.first, condition.second, static_cast<uint32_t>(starts_.size()), 0});
     AddGroup(rules, indices, used);
     groups_.back().segments = static_cast<uint32_t>(starts_.size()) - groups_.back().first_segment;
   }
@@ -108,11 +109,12 @@ void LookupTable::AddGroup(const std::vector<Rule>& rules, const std::vector<uin
 }
 
 const LookupTable::Group* LookupTable::FindGroup(int pipe_ops, int registered) const {
-  const auto found = std::lower_bound(
-      groups_.begin(), groups_.end(), std::pair(pipe_ops, registered),
-      [](const Group& group, const std::pair<int, int>& condition) {
-        return std::tie(group.pipe_ops, group.registered) < std::tie(condition.first, condition.second);
-      });
+  const auto found =
+      std::lower_bound(groups_.begin(), groups_.end(), std::pair(pipe_ops, registered),
+                       [](const Group& group, const std::pair<int, int>& condition) {
+                         return std::tie(group.pipe_ops, group.registered) <
+                                std::tie(condition.first, condition.second);
+                       });
   if (found == groups_.end() || found->pipe_ops != pipe_ops || found->registered != registered) {
     return nullptr;
   }

@@ -23,9 +23,9 @@ struct Scale {
 struct RuleCounts {
   size_t total = 0;
   size_t applied = 0;
-  size_t other_scale = 0;   // for other numbers of nodes or ranks
-  size_t untold = 0;        // asks for registered buffers, which this interface does not tell
-  size_t shadowed = 0;      // earlier rows with its condition and pair cover its whole range
+  size_t other_scale = 0;    // for other numbers of nodes or ranks
+  size_t untold = 0;         // asks for registered buffers, which this interface does not tell
+  size_t shadowed = 0;       // earlier rows with its condition and pair cover its whole range
   size_t with_channels = 0;  // of the applied ones
 };
 

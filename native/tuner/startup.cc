@@ -118,7 +118,8 @@ std::string Summary(const StartArguments& arguments, const PluginSettings& setti
     line += "; channels only lower NCCL's own number since NCCL 2.31";
   }
   if (communicator.filtered && counts.applied > 0) {
-    line += "; no rule is used: NCCL_ALGO or NCCL_PROTO is set and v2 does not tell what they leave";
+    line +=
+        "; no rule is used: NCCL_ALGO or NCCL_PROTO is set and v2 does not tell what they leave";
   }
   return line;
 }
@@ -159,8 +160,8 @@ std::unique_ptr<Communicator> StartCommunicator(const StartArguments& arguments)
   const Verdict verdict = Judge(config, settings, running, warnings);
   communicator->measured_here = MeasuredHere(config.header, running);
   if (!verdict.dropped()) {
-    communicator->rules =
-        RuleSet(config.rules, arguments.scale, /*tells_registered=*/arguments.interface_version >= 4);
+    communicator->rules = RuleSet(config.rules, arguments.scale,
+                                  /*tells_registered=*/arguments.interface_version >= 4);
   }
   log.Info(Summary(arguments, settings, running, config, verdict, *communicator));
   return communicator;

@@ -17,7 +17,8 @@ class FileTest : public ::testing::Test {
 
   void Write(const std::string& content) { std::ofstream(path_, std::ios::binary) << content; }
 
-  std::string path_ = ::testing::TempDir() + "nccltune-file-test";
+  // Tests run at once, each in a process of its own.
+  std::string path_ = ::testing::TempDir() + "nccltune-file-test-" + std::to_string(getpid());
   std::string content_;
   std::string error_;
 };

@@ -116,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(Config, BadRowTest, ::testing::ValuesIn(kBadRows),
 TEST(BadRow, LongCellsAreCut) {
   Rule rule;
   std::string problem;
-  EXPECT_FALSE(ParseRow("allreduce,0,1," + std::string(5000, 'x') + ",ll,-1,-1,-1", &rule, &problem));
+  EXPECT_FALSE(
+      ParseRow("allreduce,0,1," + std::string(5000, 'x') + ",ll,-1,-1,-1", &rule, &problem));
   EXPECT_LT(problem.size(), 250U);
   EXPECT_NE(problem.find("x...'"), std::string::npos);
 }

@@ -26,7 +26,8 @@ TEST(ConfigHeader, ReadsWhatTheWriterWrites) {
 }
 
 TEST(ConfigHeader, OtherCommentsAreNotOurs) {
-  for (const char* line : {"# plain", "#", "####", "# nccltune rocks", "# tuned by nccltune: a=b"}) {
+  for (const char* line :
+       {"# plain", "#", "####", "# nccltune rocks", "# tuned by nccltune: a=b"}) {
     ConfigHeader header;
     std::string problem;
     EXPECT_EQ(ParseHeaderLine(line, &header, &problem), HeaderLine::kNotOurs) << line;
@@ -74,7 +75,8 @@ TEST(ConfigHeader, BrokenPairsAreBadLines) {
       {"# nccltune: nccl", "header: 'nccl' is not key=value or key=\"value\""},
       {"# nccltune: =x", "header: '=x' is not key=value or key=\"value\""},
       {"# nccltune: gpu=", "header: 'gpu=' is not key=value or key=\"value\""},
-      {"# nccltune: gpu=\"NVIDIA H200", "header: 'gpu=\"NVIDIA H200' is not key=value or key=\"value\""},
+      {"# nccltune: gpu=\"NVIDIA H200",
+       "header: 'gpu=\"NVIDIA H200' is not key=value or key=\"value\""},
       {"# nccltune: gpu=\"A\"b=c", "header: 'gpu=\"A\"b=c' is not key=value or key=\"value\""},
       {"# nccltune: gpu=A\"B", "header: 'gpu=A\"B' is not key=value or key=\"value\""},
       {"# nccltune: a b=c", "header: 'a b=c' is not key=value or key=\"value\""},

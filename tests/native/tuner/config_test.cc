@@ -100,8 +100,8 @@ TEST(Config, EmptyFilesHaveNoRules) {
 }
 
 TEST(Config, ABadLineLeavesTheRest) {
-  const Config config = ParseConfig(
-      "allreduce,0,1,tree,ll,-1,-1,-1\nnonsense\nallreduce,2,3,tree,ll,-1,-1,-1\n");
+  const Config config =
+      ParseConfig("allreduce,0,1,tree,ll,-1,-1,-1\nnonsense\nallreduce,2,3,tree,ll,-1,-1,-1\n");
   EXPECT_EQ(config.rules.size(), 2U);
   EXPECT_EQ(config.bad_lines, 1U);
   ASSERT_EQ(config.problems.size(), 1U);

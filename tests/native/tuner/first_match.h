@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The documented meaning of a configuration, read as plainly as it can be: row by row, the first
-// one that matches and that NCCL can run. The oracle of the tests, the alternative in the benchmark.
+// one that matches and that NCCL can run. The oracle of the tests, the alternative in the
+// benchmark.
 #ifndef NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
 #define NCCLTUNE_TESTS_TUNER_FIRST_MATCH_H_
 

@@ -59,7 +59,8 @@ TEST(LookupTable, RangesAreInclusive) {
 }
 
 TEST(LookupTable, EndsOfTheSizeAxis) {
-  const LookupTable table = Built({MakeRule(1, 0, 0), MakeRule(2, kMax, kMax), MakeRule(3, 5, kMax)});
+  const LookupTable table =
+      Built({MakeRule(1, 0, 0), MakeRule(2, kMax, kMax), MakeRule(3, 5, kMax)});
   EXPECT_EQ(LineAt(table, 0), 1U);
   EXPECT_EQ(LineAt(table, 1), 0U);
   EXPECT_EQ(LineAt(table, 5), 3U);
@@ -193,12 +194,12 @@ TEST(LookupTable, UsedRulesAreThoseThatSomeCallCanReach) {
       for (const Rule& other : rules) {
         for (const uint64_t bytes : {rules[i].min_bytes, other.max_bytes + 1}) {
           if (bytes < rules[i].min_bytes || bytes > rules[i].max_bytes) continue;
-          reachable |= std::none_of(rules.begin(), rules.begin() + static_cast<ptrdiff_t>(i),
-                                    [&](const Rule& earlier) {
-                                      return earlier.algorithm == rules[i].algorithm &&
-                                             earlier.protocol == rules[i].protocol &&
-                                             earlier.min_bytes <= bytes && bytes <= earlier.max_bytes;
-                                    });
+          reachable |= std::none_of(
+              rules.begin(), rules.begin() + static_cast<ptrdiff_t>(i), [&](const Rule& earlier) {
+                return earlier.algorithm == rules[i].algorithm &&
+                       earlier.protocol == rules[i].protocol && earlier.min_bytes <= bytes &&
+                       bytes <= earlier.max_bytes;
+              });
         }
       }
       ASSERT_EQ(used[i], reachable) << "round " << round << " rule " << i;

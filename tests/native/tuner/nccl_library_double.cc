@@ -15,6 +15,6 @@ int ncclGetVersion(int* version) {
   return 0;
 }
 
-void nccl_double_logger(nccltune::abi::LogLevel, unsigned long, const char*, int, const char*, ...) {
-}
+void nccl_double_logger(nccltune::abi::LogLevel, unsigned long, const char*, int, const char*,
+                        ...) {}
 }

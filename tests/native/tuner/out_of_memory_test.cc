@@ -29,7 +29,9 @@ thread_local long allocations_left = -1;
   return memory;
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t /*size*/) noexcept {
+  std::free(memory);
+}
 [[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t& /*tag*/) noexcept {
   std::free(memory);
 }
@@ -63,8 +65,8 @@ TEST(OutOfMemory, EveryInitSucceedsAndEveryCallIsSafe) {
     table.fill(5.0F);
     int channels = 0;
     const Call call = {abi::kAllReduce, 100, 1, 0};
-    const auto decided = DecideFromTable(context, call, reinterpret_cast<float**>(table.data()), 7,
-                                         3, &channels);
+    const auto decided =
+        DecideFromTable(context, call, reinterpret_cast<float**>(table.data()), 7, 3, &channels);
     if (context == nullptr) ++neutral;
     EXPECT_EQ(Stop(context), abi::kSuccess);
     allocations_left = -1;

@@ -82,8 +82,9 @@ TEST(Provenance, TheGpuIsThatOfTheCurrentContext) {
 TEST(Provenance, TheNcclIsTheOneThatHandedOverTheLogger) {
   SetNcclVersion(22809);  // one that the whole program sees
   const ScopedLibrary nccl(NCCL_LIBRARY_DOUBLE);
-  auto* const logger = nccl.Find<void(abi::LogLevel, unsigned long, const char*, int, const char*,
-                                      ...)>("nccl_double_logger");
+  auto* const logger =
+      nccl.Find<void(abi::LogLevel, unsigned long, const char*, int, const char*, ...)>(
+          "nccl_double_logger");
   ASSERT_NE(logger, nullptr);
   EXPECT_EQ(FindRunning(logger).nccl, (NcclVersion{2, 21, 5}));
   EXPECT_EQ(FindRunning(nullptr).nccl, (NcclVersion{2, 28, 9}));

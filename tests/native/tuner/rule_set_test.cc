@@ -30,10 +30,10 @@ TEST(RuleSet, SortsOutOtherScales) {
 TEST(RuleSet, CountsWhatNoCallCanReach) {
   const RuleCounts counts = CountsOf(
       "allreduce,0,9,tree,ll,-1,-1,-1\n"
-      "allreduce,2,7,tree,ll,8,-1,-1\n"       // same pair, covered
-      "allreduce,5,12,tree,ll,8,-1,-1\n"      // reaches further
-      "allgather,2,7,tree,ll,-1,-1,-1\n"      // another collective
-      "allreduce,2,7,tree,ll,-1,-1,-1,2\n",   // another condition
+      "allreduce,2,7,tree,ll,8,-1,-1\n"      // same pair, covered
+      "allreduce,5,12,tree,ll,8,-1,-1\n"     // reaches further
+      "allgather,2,7,tree,ll,-1,-1,-1\n"     // another collective
+      "allreduce,2,7,tree,ll,-1,-1,-1,2\n",  // another condition
       {1, 8});
   EXPECT_EQ(counts.shadowed, 1U);
   EXPECT_EQ(counts.applied, 4U);

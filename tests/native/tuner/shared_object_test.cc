@@ -49,13 +49,12 @@ TEST(SharedObject, ExportsExactlyThese) {
     EXPECT_NE(bind, "UNIQUE") << name << " would keep dlclose from unloading the plugin";
     exported.insert(name);
   }
-  EXPECT_EQ(exported,
-            (std::set<std::string>{
-                "ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
-                "ncclTunerPlugin_v5", "ncclTunerPlugin_v6", "ncclTunerPlugin_v7",
-                "nccltune_tuner_control_version", "nccltune_tuner_version", "nccltune_tuner_force",
-                "nccltune_tuner_release", "nccltune_tuner_record", "nccltune_tuner_last_table",
-                "nccltune_tuner_last_decision"}));
+  EXPECT_EQ(exported, (std::set<std::string>{
+                          "ncclTunerPlugin_v2", "ncclTunerPlugin_v3", "ncclTunerPlugin_v4",
+                          "ncclTunerPlugin_v5", "ncclTunerPlugin_v6", "ncclTunerPlugin_v7",
+                          "nccltune_tuner_control_version", "nccltune_tuner_version",
+                          "nccltune_tuner_force", "nccltune_tuner_release", "nccltune_tuner_record",
+                          "nccltune_tuner_last_table", "nccltune_tuner_last_decision"}));
 }
 
 #ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
@@ -88,7 +87,8 @@ TEST(SharedObject, LeavesAndComesBack) {
   for (int round = 0; round < 3; ++round) {
     void* const library = dlopen(TUNER_PLUGIN, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library, nullptr) << dlerror();
-    const auto* const tuner = static_cast<const abi::TunerV7*>(dlsym(library, "ncclTunerPlugin_v7"));
+    const auto* const tuner =
+        static_cast<const abi::TunerV7*>(dlsym(library, "ncclTunerPlugin_v7"));
     ASSERT_NE(tuner, nullptr);
     EXPECT_STREQ(tuner->name, "nccltune");
     void* context = nullptr;
@@ -109,10 +109,10 @@ TEST(SharedObject, LeavesAndComesBack) {
 TEST(SharedObject, TheControlInterfaceIsFoundInTheLoadedPlugin) {
   void* const library = dlopen(TUNER_PLUGIN, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
-  auto* const force = reinterpret_cast<decltype(&nccltune_tuner_force)>(
-      dlsym(library, "nccltune_tuner_force"));
-  auto* const release = reinterpret_cast<decltype(&nccltune_tuner_release)>(
-      dlsym(library, "nccltune_tuner_release"));
+  auto* const force =
+      reinterpret_cast<decltype(&nccltune_tuner_force)>(dlsym(library, "nccltune_tuner_force"));
+  auto* const release =
+      reinterpret_cast<decltype(&nccltune_tuner_release)>(dlsym(library, "nccltune_tuner_release"));
   const auto* const tuner = static_cast<const abi::TunerV2*>(dlsym(library, "ncclTunerPlugin_v2"));
   ASSERT_NE(force, nullptr);
   ASSERT_NE(release, nullptr);

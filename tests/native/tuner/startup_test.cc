@@ -49,9 +49,7 @@ class StartupTest : public ::testing::Test {
     return Chosen(tuner.Ask(call), 5) != Pair{};
   }
 
-  static std::string Prefix(const char* level) {
-    return std::string(level) + " TUNER/nccltune: ";
-  }
+  static std::string Prefix(const char* level) { return std::string(level) + " TUNER/nccltune: "; }
 
   ScopedVariable no_config_{"NCCLTUNE_CONFIG", nullptr};
   ScopedVariable no_nccl_config_{"NCCL_TUNER_CONFIG_FILE", nullptr};
@@ -104,7 +102,7 @@ TEST_F(StartupTest, FilesThatCannotBeReadAreWarnedAbout) {
     std::string path;
     const char* reason;
   };
-  const std::string pipe = ::testing::TempDir() + "nccltune-pipe";
+  const std::string pipe = ::testing::TempDir() + "nccltune-pipe-" + std::to_string(getpid());
   unlink(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const Case cases[] = {{"/nonexistent/tuner.conf", "No such file or directory"},
@@ -164,8 +162,8 @@ TEST_F(StartupTest, StrictTakesNoRuleFromABadFile) {
   const ScopedVariable strict("NCCLTUNE_STRICT", "1");
   const Lines lines = Start(bad);
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_EQ(lines[1], Prefix("WARN") + bad.path() +
-                          ": 1 bad line and NCCLTUNE_STRICT=1: no rule is used");
+  EXPECT_EQ(lines[1],
+            Prefix("WARN") + bad.path() + ": 1 bad line and NCCLTUNE_STRICT=1: no rule is used");
   EXPECT_NE(lines[2].find("0 of 1 rule applies to 4 nodes, 32 ranks; dropped: all by "
                           "NCCLTUNE_STRICT=1, 1 bad line"),
             std::string::npos);
@@ -248,12 +246,13 @@ TEST_F(StartupTest, ChannelsAreSaidToBeCapsSince231) {
 TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
   const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
   EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);
-  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (told since v4)"), std::string::npos);
+  EXPECT_NE(Start(file, 3).at(0).find("1 on registered buffers (told since v4)"),
+            std::string::npos);
   EXPECT_NE(Start(file, 4).at(0).find("1 of 1 rule applies"), std::string::npos);
 }
 
 TEST_F(StartupTest, TheFileIsReadAgainForEachCommunicator) {
-  const std::string path = ::testing::TempDir() + "nccltune-reread.conf";
+  const std::string path = ::testing::TempDir() + "nccltune-reread-" + std::to_string(getpid());
   const auto write = [&path](const char* text) {
     FILE* const out = std::fopen(path.c_str(), "w");
     ASSERT_NE(out, nullptr);

@@ -64,9 +64,8 @@ TEST(SupportMatrix, AllReduce) {
   EXPECT_EQ(Runnable(Facts(abi::kAllReduce, 4, true, false, false)),
             With(tree_and_ring, {"collnet_chain/simple"}));
   EXPECT_EQ(Runnable(Facts(abi::kAllReduce, 4, true, true, true)),
-            With(tree_and_ring,
-                 {"ring/ll128", "tree/ll128", "nvls/simple", "nvls_tree/simple",
-                  "collnet_chain/simple", "collnet_direct/simple"}));
+            With(tree_and_ring, {"ring/ll128", "tree/ll128", "nvls/simple", "nvls_tree/simple",
+                                 "collnet_chain/simple", "collnet_direct/simple"}));
 }
 
 TEST(SupportMatrix, AllGatherAndReduceScatter) {
