@@ -4,13 +4,10 @@
 include(GoogleTest)
 find_package(GTest QUIET)
 
-# Exit status that CTest reads as "skipped".
-set(NCCLTUNE_SKIP_CODE 77)
-
 # nccltune_skipped_test(NAME REASON): a test that is reported as skipped with its reason.
 function(nccltune_skipped_test name reason)
-  add_test(NAME ${name} COMMAND sh -c "echo \"skipped: ${reason}\"; exit ${NCCLTUNE_SKIP_CODE}")
-  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE ${NCCLTUNE_SKIP_CODE})
+  add_test(NAME ${name} COMMAND sh -c "echo \"skipped: ${reason}\"; exit 77")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
 endfunction()
 
 # nccltune_test(NAME SOURCES... LIBRARIES...): one GoogleTest program; each of its tests is a test
