@@ -74,9 +74,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev >/dev/null
-	@mkdir -p build/lint  # clang does not know this flag of GCC
-	sed 's/ -fno-gnu-unique//g' build/dev/compile_commands.json > build/lint/compile_commands.json
-	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 4 $(BIN)/clang-tidy -p build/lint --quiet --warnings-as-errors='*'
+	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 4 $(BIN)/clang-tidy -p build/dev --quiet --warnings-as-errors='*'
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff check --fix src tests benchmarks
