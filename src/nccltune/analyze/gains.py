@@ -7,12 +7,13 @@ One table serves findings and rule search, so that both judge alike.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Noise
 from nccltune.analyze.stats import Interval, estimate, normal_z
 from nccltune.analyze.timings import Timings
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 
@@ -22,7 +23,8 @@ class GainTable:
     """Several conditions that NCCL's tuner cannot tell apart, compared as one.
 
     (In place or not, data type, reduction and root are not shown to a tuner.) Gains are natural
-    logs of default over choice time: 0.1 is about 10 % faster.
+    logs of default over choice time: 0.1 is about 10 % faster. The timings must not change once
+    a table is made of them: what is asked for often is worked out once.
     """
 
     collective: Collective
@@ -33,12 +35,19 @@ class GainTable:
     assumed_noise: float
     _gains: dict[tuple[int, Choice, float], Interval | None] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
-        """Every size measured under any condition, rising."""
-        return sorted({size for timings in self.timings for size in timings.cells})
+        """Every size at which the default or a choice was measured under any condition, rising."""
+        return sorted(
+            {
+                size
+                for timings in self.timings
+                for size, by_choice in timings.cells.items()
+                if any(choice != TUNED_RUN for choice in by_choice)
+            }
+        )
 
-    @property
+    @cached_property
     def choices(self) -> list[Choice]:
         """Every choice measured but the default (and `tuned`), by label."""
         found = {
@@ -50,17 +59,17 @@ class GainTable:
         }
         return sorted(found, key=lambda choice: choice.label)
 
-    @property
+    @cached_property
     def has_default(self) -> bool:
         """Whether the default was measured anywhere."""
         return any(DEFAULT in by_choice for t in self.timings for by_choice in t.cells.values())
 
-    @property
+    @cached_property
     def rounds(self) -> int:
         """The most rounds of any point."""
         return max((timings.rounds for timings in self.timings), default=0)
 
-    @property
+    @cached_property
     def comparisons(self) -> int:
         """How many (size, choice) points are compared with the default; at least 1."""
         points = {
@@ -73,7 +82,7 @@ class GainTable:
         }
         return max(1, len(points))
 
-    @property
+    @cached_property
     def strict(self) -> float:
         """The confidence that keeps the chance of any false rule of this table under 5 %
         (Bonferroni over all comparisons: the search looks at every one of them)."""
@@ -136,15 +145,17 @@ class GainTable:
                 return True
         return not seen
 
-    def log_time(self, size: int, choice: AnyChoice) -> float | None:
+    def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
         """The mean over conditions of the log of the median time; None if not measured in all
-        conditions that have this size."""
+        conditions that have this size (with `anywhere`, in none of them)."""
         logs = []
         for timings in self.timings:
             if size not in timings.cells:
                 continue
             time = timings.median(size, choice)
             if time is None:
+                if anywhere:
+                    continue
                 return None
             logs.append(math.log(time))
         return math.fsum(logs) / len(logs) if logs else None

@@ -67,7 +67,9 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 def _ranks_to_skip(n: int, confidence: float) -> int:
     tail, skip = 0.0, 0
     for rank in range((n - 1) // 2 + 1):
-        tail += math.comb(n, rank) / 2**n
+        # Logs, because the whole numbers have n bits: hundreds of thousands of timings are real.
+        ways = math.lgamma(n + 1) - math.lgamma(rank + 1) - math.lgamma(n - rank + 1)
+        tail += math.exp(ways - n * math.log(2))
         if 2 * tail > 1 - confidence:
             break
         skip = rank

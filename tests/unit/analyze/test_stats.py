@@ -79,3 +79,10 @@ def test_a_single_value_has_assumed_noise() -> None:
     assert result.high - result.value == pytest.approx(1.96 * 0.05, abs=1e-3)
     assert estimate([], assumed_sd=0.05) is None
     assert math.isinf(trimmed_interval([1.0])[1])
+
+
+def test_hundreds_of_thousands_of_timings_have_an_interval_at_once() -> None:
+    n = 200_000
+    low, high = median_interval(range(n))
+    # Normal approximation of the sign test: 1.96 x sqrt(n) / 2 ranks on either side.
+    assert (high - low) / 2 == pytest.approx(1.96 * n**0.5 / 2, rel=0.01)
