@@ -43,8 +43,12 @@ def boundary(
     if slope <= 0:
         # The lead of `after` does not grow here: give the range to who leads at its right end.
         return left if level + slope * math.log(right) > 0 else right - 1
+    crossing = -level / slope
+    if not math.log(left) < crossing < math.log(right):
+        # Nearly parallel curves would cross at a size that no number can hold.
+        return left if crossing <= math.log(left) else right - 1
     # A crossing that lies just below `right` after rounding still leaves `right` to `after`.
-    return min(max(math.floor(math.exp(-level / slope) + 1e-6), left), right - 1)
+    return min(max(math.floor(math.exp(crossing) + 1e-6), left), right - 1)
 
 
 def _lead(table: GainTable, size: int, before: Choice | None, after: Choice | None) -> float | None:

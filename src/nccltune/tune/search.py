@@ -47,6 +47,7 @@ def search(
             table.registered if (table.collective, table.scale) in both else None,
         )
         for table in tables
+        if table.sizes
     ]
 
 
@@ -226,16 +227,15 @@ def _ends(
 def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     default = table.log_time(size, DEFAULT)
     candidates: list[AnyChoice] = [DEFAULT, *table.choices]
-    best_log, best = min(
-        (
-            (log, candidate)
-            for candidate in candidates
-            if (log := table.log_time(size, candidate)) is not None
-        ),
-        key=lambda item: item[0],
+    # Where no choice has a time under all conditions, what some of them say stands in.
+    common = _log_times(table, size, candidates)
+    best, best_log = min(
+        (common or _log_times(table, size, candidates, anywhere=True)).items(),
+        key=lambda item: item[1],
     )
     tuned = table.log_time(size, choice or DEFAULT)
-    # A size that some conditions lack the choice at has no common time: the best stands in.
+    if tuned is None:
+        tuned = table.log_time(size, choice or DEFAULT, anywhere=True)
     tuned_log = best_log if tuned is None else tuned
     gain = table.gain(size, choice) if choice is not None else None
     return Decision(
@@ -249,6 +249,14 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
         gain_low=None if gain is None else math.exp(gain.low),
         gain_high=None if gain is None else math.exp(gain.high),
     )
+
+
+def _log_times(
+    table: GainTable, size: int, candidates: Sequence[AnyChoice], *, anywhere: bool = False
+) -> dict[AnyChoice, float]:
+    """The log time of every candidate that has one."""
+    logs = {choice: table.log_time(size, choice, anywhere=anywhere) for choice in candidates}
+    return {choice: log for choice, log in logs.items() if log is not None}
 
 
 def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEvidence:
@@ -291,14 +299,17 @@ def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEviden
 
 def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
     """Why a range has no rule, judged by the choice that looks best in it."""
-    looks = [
+    compared = [
         (gain, choice, size)
         for size in covered
         for choice in table.choices
-        if (gain := table.gain(size, choice)) is not None and not table.slower(size, choice)
+        if (gain := table.gain(size, choice)) is not None
     ]
+    looks = [item for item in compared if not table.slower(item[2], item[1])]
     floor = math.log1p(options.min_gain)
-    if not looks:
+    if not compared:
+        reason = "no other choice was measured beside the default"
+    elif not looks:
         reason = "the default is the fastest measured"
     else:
         gain, choice, size = max(looks, key=lambda item: item[0].value)
@@ -310,11 +321,13 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{100 * table.point_noise():.2g} %)"
             )
         else:
-            why = (
-                "which is not beyond noise"
-                if gain.low <= 0
-                else f"which may be chance among {table.comparisons} comparisons"
-            )
+            strict = table.gain(size, choice, table.strict)
+            if gain.low <= 0:
+                why = "which is not beyond noise"
+            elif strict is not None and strict.low > 0:
+                why = "too little to be worth a rule"
+            else:
+                why = f"which may be chance among {table.comparisons} comparisons"
             reason = (
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
                 f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"

@@ -8,6 +8,9 @@ from nccltune.model.errors import InputError
 from nccltune.model.sizes import parse_bytes
 from nccltune.tune.search import Weights
 
+MAX_WEIGHT = 1e12
+"""Sums of larger ones lose the price of a rule, and in the end overflow."""
+
 
 def read_weights(path: Path) -> Weights:
     """Weights from a CSV file of `bytes,weight` lines (`#` starts a comment, sizes as `64K`).
@@ -30,9 +33,11 @@ def read_weights(path: Path) -> Weights:
             weight = float(weight_text) if comma else -1.0
         except ValueError:
             weight = -1.0
-        if not 0 <= weight < float("inf"):
+        if not 0 <= weight <= MAX_WEIGHT:
             raise InputError(
-                f"{line!r} is not a weight", where=where, hint="write bytes,weight such as 64K,12.5"
+                f"{line!r} is not a weight",
+                where=where,
+                hint=f"write bytes,weight such as 64K,12.5; weights are 0 to {MAX_WEIGHT:g}",
             )
         try:
             found[parse_bytes(size_text)] = weight

@@ -19,16 +19,20 @@ def widen(
     """Replace rules by one for any scale where every measured scale has the same choice.
 
     The common range must be proven at each scale by its own timings; what one scale's rule covers
-    beyond it stays a rule of that scale. A rule for any scale also matches scales that were never
+    beyond it stays a rule of that scale. A collective with registered buffers measured apart at any
+    scale is left as it is. A rule for any scale also matches scales that were never
     measured, which is why this is asked for (`--any-scale`) and not the default.
     """
     tables = {
         (table.collective, table.scale): table
         for table in gain_tables(timings, options.assumed_noise)
-        if not table.registered
     }
     result = list(groups)
     for collective in dict.fromkeys(group.collective for group in groups):
+        if any(group.collective is collective and group.registered is not None for group in groups):
+            # A rule for any scale would also decide for registered buffers at a scale where they
+            # were measured apart.
+            continue
         places = [
             place
             for place, group in enumerate(result)

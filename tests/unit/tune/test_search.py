@@ -5,9 +5,11 @@ import math
 import pytest
 
 from nccltune.analyze import sort_samples
+from nccltune.analyze.gains import gain_tables
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 from nccltune.model.sizes import MAX_BYTES
+from nccltune.tune.boundary import boundary
 from nccltune.tune.result import TunedGroup, TuneOptions
 from nccltune.tune.search import search
 from tests.unit.builders import measure, sizes
@@ -245,3 +247,36 @@ def test_collectives_a_tuner_is_never_asked_about_get_no_rule() -> None:
         SIZES, lambda _: {"default": 9.0, "ring/ll": 5.0}, collective=Collective.ALLTOALL
     )
     assert search(sort_samples(samples).timings) == []
+
+
+def test_conditions_without_a_common_choice_get_no_rule_and_no_made_up_time() -> None:
+    group = tuned(
+        [
+            *measure(SIZES, lambda _: {"default": 100.0}),
+            *measure(SIZES, lambda _: {"tree/ll": 50.0}, in_place=True),
+        ]
+    )
+    assert group.rules == []
+    assert [item.tuned_us for item in group.decisions] == pytest.approx([100.0] * len(SIZES))
+    assert group.left_alone[0].reason == "no other choice was measured beside the default"
+
+
+def test_runs_with_rules_alone_leave_nothing_to_search() -> None:
+    samples = measure(SIZES, lambda _: {"tuned": 50.0})
+    assert search(sort_samples(samples).timings) == []
+
+
+def test_a_proven_gain_that_is_not_worth_a_rule_is_not_called_chance() -> None:
+    group = tuned(
+        measure(SIZES, lambda size: {"default": 100.0, "tree/ll": 96.0 if size == M else 100.0})
+    )
+    assert group.rules == []
+    assert "too little to be worth a rule" in group.left_alone[0].reason
+
+
+def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() -> None:
+    def beside(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 101.0 - 1e-9 * math.log(size)}
+
+    table = gain_tables(sort_samples(measure([K, 2 * K], beside)).timings, 0.05)[0]
+    assert boundary(table, K, 2 * K, None, table.choices[0], 0.0) == 2 * K - 1

@@ -50,3 +50,29 @@ def test_one_scale_is_not_any_scale() -> None:
     options = TuneOptions(any_scale=True)
     (group,) = widen(search(timings, options), timings, options)
     assert [item.rule.nodes for item in group.rules] == [4]
+
+
+def test_registered_buffers_measured_apart_at_one_scale_keep_rules_from_being_widened() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=4, ranks=32),
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=8, ranks=64),
+            *measure(SIZES, better_up_to(0), noise=0.01, nodes=8, ranks=64, registered=True),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    groups = search(timings, options)
+    assert widen(groups, timings, options) == groups
+
+
+def test_scales_measured_with_registered_buffers_only_are_widened_as_well() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(M), nodes=2, ranks=16, registered=True),
+            *measure(SIZES, better_up_to(M), nodes=4, ranks=32, registered=True),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    for group in widen(search(timings, options), timings, options):
+        assert [item.rule.nodes for item in group.rules] == [None]
