@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, Percent, open_sorted
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, next_step, print_json, stdout
 
 if TYPE_CHECKING:
     from nccltune.analyze.result import Analysis
@@ -55,7 +55,7 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
         print_json(analysis)
     else:
         _show(analysis)
-        stderr().print(f"[dim]next: nccltune tune {study}[/dim]")
+        next_step("nccltune tune", study)
     serious = {
         FindingKind.BAD_CROSSOVER,
         FindingKind.NOT_A_TUNING_PROBLEM,

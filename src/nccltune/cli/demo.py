@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune demo`: the whole story on a recording, without a GPU."""
 
-import shutil
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,19 +50,23 @@ def command(recording: str | None, output: Path | None, as_json: bool) -> None:
 
 
 def _copy(recording: Path, target: Path) -> "Study":
-    """A fresh copy of a recording at `target`; another study that stands there is not touched."""
+    """A copy of a recording at `target`. A study that stands there is not touched, unless it is
+    such a copy to which nobody added anything."""
     from nccltune.model.errors import InputError
-    from nccltune.model.study import Study
+    from nccltune.model.study import Study, write_whole
 
     study = Study.create(target)
-    if study.platform_path.exists():
-        theirs = study.platform().name
-        if theirs != Study(recording).platform().name:
+    for name in ("platform.json", "samples.jsonl"):
+        if (target / name).exists() and (target / name).read_bytes() != (
+            recording / name
+        ).read_bytes():
             raise InputError(
-                f"holds another study ({theirs})", where=str(target), hint="name another with -o"
+                f"holds another study ({name} is not the recording's)",
+                where=str(target),
+                hint="name another folder with -o",
             )
     for name in ("platform.json", "samples.jsonl"):
-        shutil.copyfile(recording / name, target / name)
+        write_whole(target / name, (recording / name).read_text(encoding="utf-8"))
     return study
 
 
@@ -126,6 +130,6 @@ def _show(
         "as the rules say"
     )
     size_table(report, out)
-    out.print(f"report     {study.report_path}")
-    out.print(f"deploy     nccltune env {study.path}", end="")
+    out.print(f"report     {study.report_path}", markup=False)
+    out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
     out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")

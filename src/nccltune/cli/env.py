@@ -44,8 +44,11 @@ def command(
     lines and NCCL is as it was. Settings already in this shell that would get in the way are
     named on stderr.
     """
+    from rich.markup import escape
+
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
+    from nccltune.model.scale import count
     from nccltune.native import tuner_path
 
     path = config / "tuner.conf" if config.is_dir() else config
@@ -65,11 +68,12 @@ def command(
     note = stderr()
     if read.problems:
         note.print(
-            f"[yellow]warning:[/yellow] {path} has {len(read.problems)} bad lines, which the "
-            f"plugin leaves out: nccltune lint {path}"
+            f"[yellow]warning:[/yellow] {escape(str(path))} has "
+            f"{count(len(read.problems), 'bad line')} for the plugin to leave out: nccltune lint "
+            f"{escape(shlex.quote(str(path)))}"
         )
     for warning in conflicts(os.environ.copy()):
-        note.print(f"[yellow]warning:[/yellow] {warning}")
+        note.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
 def conflicts(environment: dict[str, str]) -> list[str]:

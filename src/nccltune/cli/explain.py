@@ -75,7 +75,7 @@ def command(
             pipe_ops=pipe_ops,
             registered=registered,
         )
-        for scale in _scales(nodes, ranks, [item.rule for item in rules])
+        for scale in _scales(nodes, ranks, [item.rule for item in rules], config)
     ]
     if as_json:
         print_json(found)
@@ -112,8 +112,11 @@ def _collectives(names: "Sequence[str]", rules: "Sequence[FileRule]") -> "list[C
     return list(dict.fromkeys(item.rule.collective for item in rules)) or list(reversed(TUNED))
 
 
-def _scales(nodes: int | None, ranks: int | None, rules: "Sequence[Rule]") -> "list[Scale]":
-    """The scale asked for; else every scale that the rules name."""
+def _scales(
+    nodes: int | None, ranks: int | None, rules: "Sequence[Rule]", config: Path | None
+) -> "list[Scale]":
+    """The scale asked for; else every scale that the rules name; else, for a study, every scale
+    that `tune` looked at (it may have found no rule, or rules for any scale)."""
     from nccltune.model.errors import InputError
     from nccltune.model.scale import Scale
 
@@ -123,7 +126,7 @@ def _scales(nodes: int | None, ranks: int | None, rules: "Sequence[Rule]") -> "l
         Scale(rule.nodes, rule.ranks)
         for rule in rules
         if rule.nodes is not None and rule.ranks is not None
-    ]
+    ] or _tuned_scales(config)
     chosen = [
         scale
         for scale in dict.fromkeys(named)
@@ -132,6 +135,18 @@ def _scales(nodes: int | None, ranks: int | None, rules: "Sequence[Rule]") -> "l
     if not chosen:
         raise InputError("the scale is not known: no rule names it", hint="add --nodes N --ranks R")
     return chosen
+
+
+def _tuned_scales(config: Path | None) -> "list[Scale]":
+    from nccltune.model.study import Study
+    from nccltune.tune.result import Tuning
+
+    if config is None or not config.is_dir():
+        return []
+    study = Study.open(config)
+    if not study.tuning_path.is_file():
+        return []
+    return [group.scale for group in study.read_json(study.tuning_path, Tuning).groups]
 
 
 def _show(item: "Explained") -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, next_step, print_json, stdout
 
 EPILOG = """\b
 Examples:
@@ -48,6 +48,7 @@ def command(config: Path, as_json: bool) -> int:
     styles = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
     for issue in issues:
         where = f"{path}:{issue.line}" if issue.line else str(path)
+        where = escape(where)
         style = styles[issue.severity]
         out.print(f"{where}: [{style}]{issue.severity.value}[/{style}]: {escape(issue.message)}")
         if issue.hint:
@@ -59,5 +60,5 @@ def command(config: Path, as_json: bool) -> int:
         out.print(f"{words}, {errors} errors, {len(bad) - errors} warnings")
     else:
         out.print(f"{words}, nothing wrong")
-        stderr().print(f"[dim]next: nccltune explain {config}[/dim]")
+        next_step("nccltune explain", config)
     return int(bool(bad))

@@ -3,7 +3,9 @@
 
 import json
 import os
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +40,12 @@ def stderr() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+def next_step(verb: str, path: Path) -> None:
+    """Talk: the command that comes next, ready to copy whatever `path` is called."""
+    command = f"next: {verb} {shlex.quote(str(path))}"
+    stderr().print(command, style="dim", markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:

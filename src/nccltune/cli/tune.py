@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, next_step, print_json, stdout
 
 if TYPE_CHECKING:
     from nccltune.tune.result import TunedGroup, Tuning
@@ -64,9 +64,10 @@ def command(
     show(tuning)
     rules = len(tuning.rules)
     stdout().print(
-        f"Wrote {path} ({rules} rule{'' if rules == 1 else 's'}). {left_alone_words(tuning)}"
+        f"Wrote {path} ({rules} rule{'' if rules == 1 else 's'}). {left_alone_words(tuning)}",
+        markup=False,
     )
-    stderr().print(f"[dim]next: nccltune report {study}[/dim]")
+    next_step("nccltune report", study)
 
 
 def show(tuning: "Tuning") -> None:

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Studies with names, contents and places that nobody planned for."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.formats.reading import FileKind, ImportRecord
+from nccltune.formats.suspect import suspect_sentences
+from nccltune.model.errors import InputError
+from nccltune.model.study import Study
+from nccltune.tune.weights import read_weights
+from tests.unit.builders import measure, sizes
+
+SIZES = sizes(1 << 10, 1 << 20)
+
+
+def study_at(path: Path, gain: float = 2.0) -> Study:
+    study = Study.create(path)
+    study.append_samples(measure(SIZES, lambda _: {"default": 100.0, "tree/ll": 100.0 / gain}))
+    return study
+
+
+def test_the_next_command_can_be_copied_whatever_the_study_is_called(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = study_at(tmp_path / "it's [red] mine")
+    for verb, following in (("analyze", "tune"), ("tune", "report"), ("lint", "explain")):
+        assert run([verb, str(study.path)]) == 0
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert shlex.split(last) == ["next:", "nccltune", following, str(study.path)]
+
+
+def test_a_study_without_rules_is_explained_at_the_scale_it_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = study_at(tmp_path / "fine", gain=0.5)
+    assert run(["tune", str(study.path)]) == 0
+    capsys.readouterr()
+    assert run(["explain", str(study.path), "--collective", "allreduce"]) == 0
+    out = capsys.readouterr().out
+    assert "4 nodes, 4 ranks" in out
+    assert "tree" not in out
+
+
+def test_the_demo_keeps_what_was_added_to_its_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = study_at(tmp_path / "mine")
+    before = study.samples_path.read_bytes()
+    assert run(["demo", "-o", str(study.path)]) == 2
+    assert "another study" in capsys.readouterr().err
+    assert study.samples_path.read_bytes() == before
+
+
+def test_the_same_doubt_about_many_files_is_said_once(tmp_path: Path) -> None:
+    study = study_at(tmp_path / "mine")
+    records = [
+        ImportRecord(
+            file=f"{number}.txt",
+            file_hash=str(number),
+            kind=FileKind.NCCL_TESTS_TEXT,
+            sentences=["ran on one rank"],
+        )
+        for number in range(3)
+    ]
+    study.append_lines(study.imports_path, records)
+    assert suspect_sentences(study) == ["0.txt: ran on one rank (and in 2 files more)"]
+
+
+@pytest.mark.parametrize("weight", ["1e308", "nan", "-1", "inf", ""])
+def test_a_weight_that_no_sum_can_hold_is_refused(tmp_path: Path, weight: str) -> None:
+    path = tmp_path / "weights.csv"
+    path.write_text(f"64K,{weight}\n")
+    with pytest.raises(InputError, match="is not a weight"):
+        read_weights(path)
