@@ -6,6 +6,7 @@ failed, 70 our bug, 128 + n a signal.
 """
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -82,6 +83,10 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the documented code."""
+    for stream in (sys.stdout, sys.stderr):
+        # A locale that lacks a character costs that character and not the whole result.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(args))
 
 

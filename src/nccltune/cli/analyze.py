@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, Percent, open_sorted
-from nccltune.cli.output import json_option, next_step, print_json, stdout
+from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout
 
 if TYPE_CHECKING:
     from nccltune.analyze.result import Analysis
@@ -103,6 +103,6 @@ def _show(analysis: "Analysis") -> None:
     for finding in analysis.findings:
         label = finding.kind.value.replace("_", " ")
         style = colour.get(finding.kind, "dim")
-        out.print(f"[{style}]{label:<22}[/{style}]{escape(finding.sentence)}")
+        hanging(out, f"[{style}]{label:<22}[/{style}]", 22, finding.sentence)
     if not analysis.findings:
         out.print("nothing found: the default is right wherever it was measured")

@@ -42,6 +42,18 @@ def stderr() -> "Console":
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
+def hanging(out: "Console", lead: str, indent: int, words: str, style: str = "") -> None:
+    """A line of `lead` (markup, `indent` wide) and plain `words`, which go on under themselves
+    where a terminal is too narrow for them. Without a terminal it stays one line."""
+    import textwrap
+
+    from rich.markup import escape
+
+    lines = textwrap.wrap(words, max(20, out.width - indent)) if out.is_terminal else [words]
+    shown = escape(("\n" + " " * indent).join(lines))
+    out.print(lead + (f"[{style}]{shown}[/{style}]" if style else shown))
+
+
 def next_step(verb: str, path: Path) -> None:
     """Talk: the command that comes next, ready to copy whatever `path` is called."""
     command = f"next: {verb} {shlex.quote(str(path))}"

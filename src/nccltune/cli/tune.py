@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import json_option, next_step, print_json, stdout
+from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout
 
 if TYPE_CHECKING:
     from nccltune.tune.result import TunedGroup, Tuning
@@ -96,13 +96,14 @@ def _show_group(group: "TunedGroup") -> None:
         lines.append(
             (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, f"{gain}   {sure}")
         )
-    lines += [
-        (item.min_bytes, item.max_bytes, "default", f"[dim]{item.reason}[/dim]")
-        for item in group.left_alone
-    ]
+    lines += [(item.min_bytes, item.max_bytes, "default", item.reason) for item in group.left_alone]
     for low, high, choice, words in sorted(lines):
         end = "" if low == high else f"- {format_bytes(high)}"
-        out.print(f"{format_bytes(low):>9} {end:<11} {choice:<16}{words}")
+        lead = f"{format_bytes(low):>9} {end:<11} {choice:<16}"
+        if choice == "default":
+            hanging(out, lead, len(lead), words, "dim")
+        else:
+            out.print(lead + words)
     if any(not item.sure for item in group.rules):
         out.print(f"[yellow]{'':>22}not sure: {group.rules[0].reason}[/yellow]")
 

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Studies with names, contents and places that nobody planned for."""
 
+import io
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from nccltune.cli import run
+from nccltune.cli.output import hanging
 from nccltune.formats.reading import FileKind, ImportRecord
 from nccltune.formats.suspect import suspect_sentences
 from nccltune.model.errors import InputError
@@ -76,3 +82,39 @@ def test_a_weight_that_no_sum_can_hold_is_refused(tmp_path: Path, weight: str) -
     path.write_text(f"64K,{weight}\n")
     with pytest.raises(InputError, match="is not a weight"):
         read_weights(path)
+
+
+def test_a_locale_without_our_characters_costs_only_those(tmp_path: Path) -> None:
+    study = study_at(tmp_path / "mine")
+    study.platform_path.write_text('{"name": "mine", "gpu": "GPU", "link": "NVLink"}')
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", "analyze", str(study.path)],
+        env={
+            **os.environ,
+            "LC_ALL": "C",
+            "PYTHONUTF8": "0",
+            "PYTHONCOERCECLOCALE": "0",
+            "PYTHONIOENCODING": "ascii",
+        },
+        capture_output=True,
+        check=True,
+    )
+    assert b"GPU ? NVLink" in done.stdout
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [(True, 3), (False, 1)])
+def test_words_go_on_under_themselves_on_a_terminal_only(terminal: bool, lines: int) -> None:
+    out = io.StringIO()
+    console = Console(
+        file=out, width=40, force_terminal=terminal, highlight=False, soft_wrap=not terminal
+    )
+    hanging(
+        console,
+        f"{'dip':<10}",
+        10,
+        "from [64 KiB] to 128 KiB the bandwidth falls by a quarter of it",
+    )
+    shown = out.getvalue().splitlines()
+    assert len(shown) == lines
+    assert shown[0].startswith("dip       from [64 KiB]")
+    assert all(line.startswith(" " * 10) and line[10] != " " for line in shown[1:])
