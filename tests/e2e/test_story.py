@@ -209,3 +209,23 @@ def test_a_tuner_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.so").write_text("no library")
     done = nccltune("explain", "--tuner", "x.so", "--nodes", 2, "--ranks", 16, cwd=tmp_path, code=3)
     assert "x.so" in done.stderr
+
+
+def test_the_report_knows_a_configuration_that_was_edited(tmp_path: Path) -> None:
+    nccltune("demo", cwd=tmp_path)
+    study = "studies/h200x4-as-4-nodes"
+    fresh = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
+    assert fresh["commands"]["deploy"] == f"nccltune env {study}"
+    with (tmp_path / study / "tuner.conf").open("a") as file:
+        file.write("allreduce,0,8,ring,ll,-1,4,4\n")
+    edited = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
+    assert edited["commands"]["deploy"].startswith("nccltune tune ")
+
+
+def test_weights_are_kept_with_the_rules(tmp_path: Path) -> None:
+    nccltune("demo", cwd=tmp_path)
+    study = "studies/h200x4-as-4-nodes"
+    (tmp_path / "my weights.csv").write_text("1K,0\n64K,5\n128K,0\n")
+    nccltune("tune", study, "--weights", "my weights.csv", cwd=tmp_path)
+    report = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
+    assert "--weights 'my weights.csv'" in report["commands"]["reproduce"]

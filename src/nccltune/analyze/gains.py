@@ -11,7 +11,7 @@ from functools import cached_property
 
 from nccltune.analyze.curves import noise
 from nccltune.analyze.result import Noise
-from nccltune.analyze.stats import Interval, estimate, normal_z
+from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, normal_z
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -116,7 +116,7 @@ class GainTable:
             values += [
                 math.fsum(gains[round_] for gains in by_cell) / len(by_cell) for round_ in rounds
             ]
-        if self.rounds >= 3 and len(values) >= 3:
+        if self.rounds >= MIN_ROUNDS and len(values) >= MIN_ROUNDS:
             return estimate(values, assumed_sd=0.0, confidence=confidence)
         return self._assumed(singles, confidence)
 

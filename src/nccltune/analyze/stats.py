@@ -15,6 +15,10 @@ TRIM = 0.2
 choice): a hiccup of one round in five moves neither the estimate nor its interval."""
 
 
+MIN_ROUNDS = 4
+"""So many timings tell their own noise: two medians of two each are the least that A/A takes."""
+
+
 class Interval(NamedTuple):
     """An estimate with its interval; `known` is False where noise was assumed, not measured."""
 
@@ -115,12 +119,12 @@ def estimate(
 ) -> Interval | None:
     """Centre and interval of log ratios; None for no values.
 
-    Three values tell their own noise; fewer are given the standard deviation `assumed_sd`, and
+    Four values tell their own noise; fewer are given the standard deviation `assumed_sd`, and
     the result says so.
     """
     if not values:
         return None
-    if len(values) >= 3:
+    if len(values) >= MIN_ROUNDS:
         centre, half = trimmed_interval(values, confidence)
         return Interval(centre, centre - half, centre + half, len(values), known=True)
     centre = math.fsum(values) / len(values)

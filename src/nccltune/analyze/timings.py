@@ -71,7 +71,7 @@ class Timings:
     ) -> Interval | None:
         """The log gain of `choice` over the default at one size; None where one is missing.
 
-        `assumed_noise` is the relative noise of one timing, used where there are under 3 rounds.
+        `assumed_noise` is the relative noise of one timing, used where there are under 4 rounds.
         """
         values = list(self.log_gains(size, choice).values())
         return estimate(values, assumed_sd=math.sqrt(2) * assumed_noise, confidence=confidence)

@@ -26,7 +26,7 @@ Examples:
     type=Percent(),
     default="5%",
     show_default=True,
-    help="Noise of a timing where a point has fewer than 3 of them.",
+    help="Noise of a timing where a point has fewer than 4 of them.",
 )
 @click.option(
     "--check", is_flag=True, help="Exit with 1 if there is a bad crossover or a worse finding."
@@ -77,7 +77,7 @@ def _show(analysis: "Analysis") -> None:
     if analysis.platform.replay:
         out.print(f"replay     of {escape(analysis.platform.replay)}")
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("collective")
+    table.add_column("collective", no_wrap=True)
     for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
         table.add_column(name, justify="right")
     for item in analysis.conditions:

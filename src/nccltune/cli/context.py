@@ -84,7 +84,7 @@ def tune_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=Percent(),
                 default="5%",
                 show_default=True,
-                help="Noise of a timing where a point has fewer than 3 of them.",
+                help="Noise of a timing where a point has fewer than 4 of them.",
             ),
             click.option(
                 "--channel-tolerance",
@@ -120,4 +120,5 @@ def options_from(arguments: dict[str, Any]) -> "TuneOptions":
         channel_tolerance=arguments["channel_tolerance"],
         extend=arguments["extend"],
         any_scale=arguments["any_scale"],
+        weights=arguments["weights"],
     )

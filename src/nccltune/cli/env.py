@@ -98,8 +98,13 @@ def conflicts(environment: dict[str, str]) -> list[str]:
 
 
 def _lines(settings: dict[str, str], form: str) -> str:
+    from nccltune.model.errors import InputError
+
     pairs = settings.items()
     if form == "nccl.conf":
+        for name, value in pairs:
+            if "\n" in value:
+                raise InputError(f"{name}: nccl.conf cannot hold a path with a line break")
         # NCCL takes everything behind the sign, quotes included.
         return "\n".join(f"{name}={value}" for name, value in pairs)
     if form == "mpirun":

@@ -25,6 +25,7 @@ def command(config: Path, as_json: bool) -> int:
     are no reason.
     """
     from nccltune.formats.tuner_csv import read_rules
+    from nccltune.model.scale import count
     from nccltune.tune.lint import LintIssue, NumberedRule, Severity, lint_rules
 
     path = config / "tuner.conf" if config.is_dir() else config
@@ -53,11 +54,10 @@ def command(config: Path, as_json: bool) -> int:
         out.print(f"{where}: [{style}]{issue.severity.value}[/{style}]: {escape(issue.message)}")
         if issue.hint:
             out.print(f"  [cyan]hint:[/cyan] {escape(issue.hint)}")
-    rules = len(read.rules)
-    words = f"{rules} rule{'' if rules == 1 else 's'}"
+    words = count(len(read.rules), "rule")
     if bad:
         errors = sum(issue.severity is Severity.ERROR for issue in issues)
-        out.print(f"{words}, {errors} errors, {len(bad) - errors} warnings")
+        out.print(f"{words}, {count(errors, 'error')}, {count(len(bad) - errors, 'warning')}")
     else:
         out.print(f"{words}, nothing wrong")
         next_step("nccltune explain", config)

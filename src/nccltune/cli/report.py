@@ -121,7 +121,7 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
     if study.tuning_path.is_file():
         kept = study.read_json(study.tuning_path, Tuning)
         if kept.samples == found.samples:
-            return kept, study.config_path.is_file()
+            return kept, _written(study, kept)
         options = kept.options
         stderr().print(
             "[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown here "
@@ -130,6 +130,14 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
         )
     created = datetime.now(UTC).date().isoformat()
     return tune(study.name, study.platform(), found, options, created=created), False
+
+
+def _written(study: "Study", tuning: "Tuning") -> bool:
+    """Whether STUDY/tuner.conf is the file that `tuning` was written as, not edited since."""
+    from nccltune.formats.tuner_csv import config_hash
+
+    path = study.config_path
+    return path.is_file() and config_hash(path.read_bytes()) == tuning.config_hash
 
 
 def commands(path: Path, tuning: "Tuning", written: bool) -> "Commands":
@@ -159,6 +167,7 @@ def _options(told: "TuneOptions", usual: "TuneOptions") -> list[str]:
         value = getattr(told, name)
         if value != getattr(usual, name):
             found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
+    found += ["--weights", shlex.quote(told.weights)] if told.weights else []
     found += ["--extend"] if told.extend else []
     found += ["--any-scale"] if told.any_scale else []
     return found

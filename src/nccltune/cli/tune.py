@@ -29,14 +29,12 @@ Examples:
 )
 @click.option(
     "--weights",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
 )
 @tune_options
 @json_option()
-def command(
-    study: Path, output: Path | None, weights: Path | None, as_json: bool, **options: Any
-) -> None:
+def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> None:
     """Find the few size ranges in which a choice beats NCCL's default beyond noise.
 
     Writes a tuner configuration (NVIDIA's CSV, read by our plugin and by NVIDIA's example) and
@@ -45,7 +43,6 @@ def command(
     from datetime import UTC, datetime
 
     from nccltune.tune.study import tune, write
-    from nccltune.tune.weights import read_weights
 
     opened, found = open_sorted(study)
     tuning = tune(
@@ -54,7 +51,6 @@ def command(
         found,
         options_from(options),
         created=datetime.now(UTC).date().isoformat(),
-        weights=read_weights(weights) if weights else None,
     )
     tuning = write(opened, tuning, output)
     path = output or opened.config_path

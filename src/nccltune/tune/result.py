@@ -83,7 +83,8 @@ class TunedGroup(msgspec.Struct, frozen=True):
 
 class TuneOptions(msgspec.Struct, frozen=True):
     """What the search was told. `min_gain` 0.03 is 3 %; `penalty` is the total log latency that
-    one more rule must save; `assumed_noise` stands in where a point has one timing."""
+    one more rule must save; `assumed_noise` stands in where a point has few timings; `weights` is
+    the path of the file that says how much each size counts."""
 
     min_gain: float = 0.03
     penalty: float = 0.05
@@ -91,6 +92,7 @@ class TuneOptions(msgspec.Struct, frozen=True):
     channel_tolerance: float = 0.02
     extend: bool = False
     any_scale: bool = False
+    weights: str | None = None
 
 
 class Tuning(msgspec.Struct, frozen=True):

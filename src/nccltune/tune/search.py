@@ -64,6 +64,7 @@ def _tune(
     table: GainTable, options: TuneOptions, weights: Weights, registered: bool | None
 ) -> TunedGroup:
     sizes, choices = table.sizes, table.choices
+    weights = _normalised(weights, sizes)
     if table.has_default:
         segments = _against_default(table, options, weights)
     else:
@@ -110,6 +111,13 @@ def _tune(
         expected_gain=_geometric_mean(gains),
         recovered=_recovered(decisions),
     )
+
+
+def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
+    """The same weights with a mean of 1 over `sizes`, so that only their ratios matter and not
+    their unit: the price of a rule stays the price of a rule."""
+    mean = math.fsum(weights(size) for size in sizes) / len(sizes)
+    return weights if mean <= 0 else lambda size: weights(size) / mean
 
 
 def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:

@@ -10,7 +10,8 @@ from nccltune.formats.tuner_csv import config_hash, write_rules
 from nccltune.model.platform import Platform
 from nccltune.model.study import Study, write_whole
 from nccltune.tune.result import TunedGroup, TuneOptions, Tuning
-from nccltune.tune.search import Weights, search
+from nccltune.tune.search import search
+from nccltune.tune.weights import read_weights
 from nccltune.tune.widen import widen
 
 
@@ -21,9 +22,12 @@ def tune(
     options: TuneOptions,
     *,
     created: str,
-    weights: Weights | None = None,
 ) -> Tuning:
-    """The rules of a study with their evidence; writes nothing. `created` is an ISO 8601 date."""
+    """The rules of a study with their evidence; writes nothing. `created` is an ISO 8601 date.
+
+    Raises InputError where the weights that `options` names cannot be read.
+    """
+    weights = read_weights(Path(options.weights)) if options.weights else None
     groups: list[TunedGroup] = search(found.timings, options, weights)
     if options.any_scale:
         groups = widen(groups, found.timings, options)

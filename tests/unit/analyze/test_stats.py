@@ -69,7 +69,7 @@ def test_the_estimate_lies_in_its_interval_and_among_the_values(items: list[floa
     assert result is not None
     assert result.low <= result.value <= result.high
     assert min(items) - 1e-9 <= result.value <= max(items) + 1e-9
-    assert result.known == (len(items) >= 3)
+    assert result.known == (len(items) >= 4)
 
 
 def test_a_single_value_has_assumed_noise() -> None:

@@ -280,3 +280,14 @@ def test_curves_that_run_side_by_side_have_their_boundary_at_the_nearer_end() ->
 
     table = gain_tables(sort_samples(measure([K, 2 * K], beside)).timings, 0.05)[0]
     assert boundary(table, K, 2 * K, None, table.choices[0], 0.0) == 2 * K - 1
+
+
+def test_the_unit_of_weights_does_not_matter() -> None:
+    def two(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 80.0 if size in (64 * K, 16 * M) else 150.0}
+
+    timings = sort_samples(measure(SIZES, two, noise=0.005)).timings
+    (small,) = search(timings, weights=lambda _: 0.001)
+    (large,) = search(timings, weights=lambda _: 1000.0)
+    assert [item.rule for item in small.rules] == [item.rule for item in large.rules]
+    assert len(small.rules) == 2
