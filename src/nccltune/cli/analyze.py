@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, Percent, open_sorted
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout
+from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.result import Analysis
@@ -43,13 +43,14 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.model.finding import FindingKind
 
-    opened, found = open_sorted(study)
-    analysis = analyze_sorted(
-        opened.platform(),
-        found,
-        suspect=suspect_sentences(opened),
-        assumed_noise=assume_noise,
-    )
+    with working("analysing"):
+        opened, found = open_sorted(study)
+        analysis = analyze_sorted(
+            opened.platform(),
+            found,
+            suspect=suspect_sentences(opened),
+            assumed_noise=assume_noise,
+        )
     opened.write_json(opened.findings_path, analysis)
     if as_json:
         print_json(analysis)

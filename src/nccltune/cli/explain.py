@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout
+from nccltune.cli.output import json_option, print_json, stdout, working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,19 +64,20 @@ def command(
     low, high = parse_range(sizes)
     if low == high:
         high = low + 1
-    found = [
-        explain(
-            tuner or tuner_path(),
-            path,
-            nccl_version=nccl or header.get("nccl") or NEWEST_KNOWN,
-            scale=scale,
-            collectives=_collectives(names, rules),
-            sizes=sizes_to_ask([item.rule for item in rules], low, high),
-            pipe_ops=pipe_ops,
-            registered=registered,
-        )
-        for scale in _scales(nodes, ranks, [item.rule for item in rules], config)
-    ]
+    with working("asking the plugin"):
+        found = [
+            explain(
+                tuner or tuner_path(),
+                path,
+                nccl_version=nccl or header.get("nccl") or NEWEST_KNOWN,
+                scale=scale,
+                collectives=_collectives(names, rules),
+                sizes=sizes_to_ask([item.rule for item in rules], low, high),
+                pipe_ops=pipe_ops,
+                registered=registered,
+            )
+            for scale in _scales(nodes, ranks, [item.rule for item in rules], config)
+        ]
     if as_json:
         print_json(found)
         return

@@ -5,13 +5,14 @@ import json
 import os
 import shlex
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from rich.console import Console
 
@@ -40,6 +41,27 @@ def stderr() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+
+
+@contextmanager
+def working(words: str) -> "Iterator[None]":
+    """A sign of life on stderr, on a terminal, for what takes longer than a second."""
+    console = stderr()
+    if not console.is_terminal:
+        yield
+        return
+    from threading import Timer
+
+    status = console.status(words)
+    timer = Timer(1.0, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
 
 
 def hanging(out: "Console", lead: str, indent: int, words: str, style: str = "") -> None:

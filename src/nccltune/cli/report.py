@@ -9,7 +9,7 @@ import click
 
 import nccltune
 from nccltune.cli.context import STUDY, open_sorted
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, print_json, stderr, stdout, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
@@ -78,8 +78,10 @@ def write_report(study: Path, output: Path | None = None) -> "Report":
     from nccltune.model.study import Study, write_whole
     from nccltune.report.html import render
 
-    report = build_report(study)
-    write_whole(output or Study(study).report_path, render(report))
+    with working("writing the report"):
+        report = build_report(study)
+        page = render(report)
+    write_whole(output or Study(study).report_path, page)
     return report
 
 

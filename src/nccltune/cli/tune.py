@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout
+from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
 
 if TYPE_CHECKING:
     from nccltune.tune.result import TunedGroup, Tuning
@@ -44,14 +44,15 @@ def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> 
 
     from nccltune.tune.study import tune, write
 
-    opened, found = open_sorted(study)
-    tuning = tune(
-        opened.name,
-        opened.platform(),
-        found,
-        options_from(options),
-        created=datetime.now(UTC).date().isoformat(),
-    )
+    with working("searching rules"):
+        opened, found = open_sorted(study)
+        tuning = tune(
+            opened.name,
+            opened.platform(),
+            found,
+            options_from(options),
+            created=datetime.now(UTC).date().isoformat(),
+        )
     tuning = write(opened, tuning, output)
     path = output or opened.config_path
     if as_json:
