@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/tuner_control.h"
+
+#include <dlfcn.h>
+
+namespace nccltune::bench {
+namespace {
+
+// Collectives and their numbers are the tuner's for those that it is asked
+// about.
+int NumberFor(Collective collective) { return static_cast<int>(collective); }
+
+template <typename Function>
+bool Find(void *handle, const char *name, Function *function) {
+  *function = reinterpret_cast<Function>(dlsym(handle, name));
+  return *function != nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<TunerControl> TunerControl::Open(const std::string &path, std::string *error) {
+  std::unique_ptr<TunerControl> control(new TunerControl);
+  control->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (control->handle_ == nullptr) {
+    const char *reason = dlerror();
+    *error = std::string("cannot be opened: ") +
+             (reason == nullptr ? "the loader gives no reason" : reason);
+    return nullptr;
+  }
+  void *const handle = control->handle_;
+  decltype(&nccltune_tuner_control_version) version = nullptr;
+  decltype(&nccltune_tuner_version) plugin_version = nullptr;
+  if (!Find(handle, "nccltune_tuner_control_version", &version) ||
+      !Find(handle, "nccltune_tuner_version", &plugin_version) ||
+      !Find(handle, "nccltune_tuner_force", &control->force_) ||
+      !Find(handle, "nccltune_tuner_release", &control->release_) ||
+      !Find(handle, "nccltune_tuner_record", &control->record_) ||
+      !Find(handle, "nccltune_tuner_last_table", &control->last_table_) ||
+      !Find(handle, "nccltune_tuner_last_decision", &control->last_decision_)) {
+    *error = "is not nccltune's tuner plugin: it has no control interface";
+    return nullptr;
+  }
+  control->version_ = version();
+  control->plugin_version_ = plugin_version();
+  if (control->version_ < NCCLTUNE_TUNER_CONTROL_VERSION) {
+    *error = "is an older nccltune's tuner plugin (control interface " +
+             std::to_string(control->version_) + ", needed is " +
+             std::to_string(NCCLTUNE_TUNER_CONTROL_VERSION) + ")";
+    return nullptr;
+  }
+  return control;
+}
+
+TunerControl::~TunerControl() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+bool TunerControl::Apply(Collective collective, const Choice &choice) {
+  if (!IsTuned(collective)) return true;
+  const int number = NumberFor(collective);
+  if (choice.kind == Choice::Kind::kTuned) return release_(number) == NCCLTUNE_TUNER_OK;
+  const Choice wanted = choice.kind == Choice::Kind::kForced ? choice : Choice();
+  return force_(number, wanted.combination.algorithm, wanted.combination.protocol, wanted.channels,
+                wanted.chunk_bytes) == NCCLTUNE_TUNER_OK;
+}
+
+bool TunerControl::Record(bool on) { return record_(on ? 1 : 0) == NCCLTUNE_TUNER_OK; }
+
+std::optional<nccltune_tuner_decision> TunerControl::LastDecision(Collective collective) const {
+  nccltune_tuner_decision decision{};
+  if (!IsTuned(collective) ||
+      last_decision_(NumberFor(collective), &decision) != NCCLTUNE_TUNER_OK) {
+    return std::nullopt;
+  }
+  return decision;
+}
+
+std::optional<nccltune_tuner_table> TunerControl::LastTable(Collective collective,
+                                                            size_t bytes) const {
+  nccltune_tuner_table table{};
+  if (!IsTuned(collective) ||
+      last_table_(NumberFor(collective), bytes, &table) != NCCLTUNE_TUNER_OK) {
+    return std::nullopt;
+  }
+  return table;
+}
+
+}  // namespace nccltune::bench
