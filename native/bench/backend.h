@@ -18,16 +18,14 @@ namespace nccltune::bench {
 struct GpuInfo {
   int rank = 0;
   std::string name;
-  std::string host_hash;  // stands for the host name, which is never told;
-                          // empty: not known
+  std::string host_hash;  // stands for the host name, which is never told; empty: not known
 };
 
 // What `hello` says; docs/design/bench.md shows it.
 struct BackendInfo {
   std::string backend;       // "nccl" or "replay"
   std::string replay;        // the recording's name; empty: none
-  std::string nccl_version;  // "2.28.9"; of all processes the same, or the run
-                             // does not start
+  std::string nccl_version;  // "2.28.9"; of all processes the same, or the run does not start
   std::string nccl_path;     // empty: none was opened
   std::string nccl_from;     // "flag", "torch", "system", "recording"
   std::string driver;        // the CUDA version of the driver, "13.0"; empty: not known
@@ -57,33 +55,30 @@ struct OpenError {
   int rank = -1;
 };
 
-// All of a process's ranks. Open, Run, Table and Close are called from one
-// thread, one at a time, and in all processes alike.
+// All of a process's ranks. Open, Run, Table and Close are called from one thread, one at a time,
+// and in all processes alike.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Before the communicator is made, a backend agrees with the others over the
-  // exchange that all can (one that cannot must not leave the others in
-  // ncclCommInitRank). `exchange` outlives the backend. Error: the run ends.
-  virtual std::optional<OpenError> Open(const World &world, Exchange *exchange,
-                                        BackendInfo *info) = 0;
+  // Before the communicator is made, a backend agrees with the others over the exchange that all
+  // can (one that cannot must not leave the others in ncclCommInitRank). `exchange` outlives the
+  // backend. Error: the run ends.
+  virtual std::optional<OpenError> Open(const World& world, Exchange* exchange,
+                                        BackendInfo* info) = 0;
 
-  // Blocks until the ranks of this process are done. An error of one process
-  // that keeps it from taking part must be agreed upon before anything is
-  // launched, so that all return it.
-  virtual StepResult Run(const Step &step) = 0;
+  // Blocks until the ranks of this process are done. An error of one process that keeps it from
+  // taking part must be agreed upon before anything is launched, so that all return it.
+  virtual StepResult Run(const Step& step) = 0;
 
-  // NCCL's predictions for the call that the step describes (choice, warm-up
-  // and iterations aside).
-  virtual TableResult Table(const Step &step) = 0;
+  // NCCL's predictions for the call that the step describes (choice, warm-up and iterations aside).
+  virtual TableResult Table(const Step& step) = 0;
 
   // The good end; not called after Abort.
   virtual void Close() = 0;
 
-  // From another thread, at any time, once: makes a blocked call return soon
-  // (ncclCommAbort). May itself block; the process ends by force a few seconds
-  // later in any case.
+  // From another thread, at any time, once: makes a blocked call return soon (ncclCommAbort). May
+  // itself block; the process ends by force a few seconds later in any case.
   virtual void Abort() noexcept = 0;
 };
 
@@ -92,11 +87,10 @@ struct NcclOptions {
   std::string tuner_path;  // our plugin, absolute
 };
 
-// Null where the program was built without it. Opens nothing before Open. As
-// the program shows plugins an ncclGetVersion of its own
-// (host/nccl_stand_in.h), the backend must call host::StandInForNccl with the
-// version of the library that it opens, before NCCL loads the plugin.
-std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions &options);
+// Null where the program was built without it. Opens nothing before Open. As the program shows
+// plugins an ncclGetVersion of its own (host/nccl_stand_in.h), the backend must call
+// host::StandInForNccl with the version of the library that it opens, before NCCL loads the plugin.
+std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options);
 
 }  // namespace nccltune::bench
 

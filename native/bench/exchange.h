@@ -9,19 +9,18 @@
 
 namespace nccltune::bench {
 
-// How the processes of a run speak to each other outside of NCCL. For a
-// backend, from the thread that calls it and while it is in Open, Run or Table.
+// How the processes of a run speak to each other outside of NCCL. For a backend, from the thread
+// that calls it and while it is in Open, Run or Table.
 class Exchange {
  public:
   static constexpr size_t kMostBytes = size_t{64} << 10;
 
   virtual ~Exchange() = default;
 
-  // Every process gives at most kMostBytes, and all get what everyone gave, by
-  // process. All processes make the same calls in the same order. False if the
-  // run is ending: return soon, what is running is of no use to anyone. Costs
-  // some ten microseconds on one host.
-  virtual bool AllGather(std::string_view mine, std::vector<std::string> *all) = 0;
+  // Every process gives at most kMostBytes, and all get what everyone gave, by process. All
+  // processes make the same calls in the same order. False if the run is ending: return soon, what
+  // is running is of no use to anyone. Costs some ten microseconds on one host.
+  virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
 
   // Returns when all processes have come.
   bool Barrier() {
@@ -30,7 +29,7 @@ class Exchange {
   }
 
   // From process 0 to all.
-  bool Broadcast(std::string *bytes, bool is_source) {
+  bool Broadcast(std::string* bytes, bool is_source) {
     std::vector<std::string> all;
     if (!AllGather(is_source ? std::string_view(*bytes) : std::string_view(), &all)) return false;
     *bytes = std::move(all[0]);

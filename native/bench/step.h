@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The unit of measuring: one timing of one collective at one size with one
-// choice.
+// The unit of measuring: one timing of one collective at one size with one choice.
 #ifndef NCCLTUNE_BENCH_STEP_H_
 #define NCCLTUNE_BENCH_STEP_H_
 
@@ -28,14 +27,13 @@ struct Choice {
   int channels = -1;              // -1: NCCL's own
   size_t chunk_bytes = 0;         // 0: NCCL's own
 
-  bool operator==(const Choice &) const = default;
+  bool operator==(const Choice&) const = default;
 };
 
 struct Step {
   uint64_t sequence = 0;  // from 1, the same in all processes
   Collective collective = Collective::kAllReduce;
-  size_t bytes = 0;  // as the tuner counts: for all-gather and reduce-scatter
-                     // over all ranks
+  size_t bytes = 0;  // as the tuner counts: all-gather, reduce-scatter: over all ranks
   Dtype dtype = Dtype::kFloat;
   Redop redop = Redop::kSum;
   int root = 0;
@@ -47,8 +45,7 @@ struct Step {
   int iterations = 1;
   bool check = true;
   double timeout_s = 30;  // for warm-up, timing and check together
-  // Where the step stands in its request; what is random about it is drawn from
-  // these.
+  // Where the step stands in its request; what is random about it is drawn from these.
   uint64_t seed = 0;
   int round = 0;
   int repeat = 0;
@@ -60,7 +57,7 @@ struct Ran {
   std::optional<int> channels;
   std::optional<size_t> chunk_bytes;
 
-  bool operator==(const Ran &) const = default;
+  bool operator==(const Ran&) const = default;
 };
 
 enum class ErrorKind {
@@ -97,8 +94,7 @@ struct StepResult {
 
 // NCCL's own predictions for one call.
 struct TableRow {
-  // In microseconds; the combinations that NCCL can run. None: legal, the cost
-  // is not known.
+  // In microseconds; the combinations that NCCL can run. None: legal, the cost is not known.
   std::vector<std::pair<host::Combination, std::optional<double>>> costs;
   host::Combination predicted;  // unknown where the costs do not tell
 };

@@ -6,28 +6,27 @@
 namespace nccltune::bench {
 namespace {
 
-// Collectives and their numbers are the tuner's for those that it is asked
-// about.
+// Collectives and their numbers are the tuner's for those that it is asked about.
 int NumberFor(Collective collective) { return static_cast<int>(collective); }
 
 template <typename Function>
-bool Find(void *handle, const char *name, Function *function) {
+bool Find(void* handle, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(handle, name));
   return *function != nullptr;
 }
 
 }  // namespace
 
-std::unique_ptr<TunerControl> TunerControl::Open(const std::string &path, std::string *error) {
+std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::string* error) {
   std::unique_ptr<TunerControl> control(new TunerControl);
   control->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (control->handle_ == nullptr) {
-    const char *reason = dlerror();
+    const char* reason = dlerror();
     *error = std::string("cannot be opened: ") +
              (reason == nullptr ? "the loader gives no reason" : reason);
     return nullptr;
   }
-  void *const handle = control->handle_;
+  void* const handle = control->handle_;
   decltype(&nccltune_tuner_control_version) version = nullptr;
   decltype(&nccltune_tuner_version) plugin_version = nullptr;
   if (!Find(handle, "nccltune_tuner_control_version", &version) ||
@@ -55,7 +54,7 @@ TunerControl::~TunerControl() {
   if (handle_ != nullptr) dlclose(handle_);
 }
 
-bool TunerControl::Apply(Collective collective, const Choice &choice) {
+bool TunerControl::Apply(Collective collective, const Choice& choice) {
   if (!IsTuned(collective)) return true;
   const int number = NumberFor(collective);
   if (choice.kind == Choice::Kind::kTuned) return release_(number) == NCCLTUNE_TUNER_OK;

@@ -9,8 +9,7 @@
 
 namespace nccltune::bench {
 
-// The first five are those that a tuner is asked about, under ncclFunc_t's
-// numbers.
+// The first five are those that a tuner is asked about, under ncclFunc_t's numbers.
 enum class Collective : int {
   kBroadcast = abi::kBroadcast,
   kReduce = abi::kReduce,

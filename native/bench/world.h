@@ -4,8 +4,8 @@
 
 namespace nccltune::bench {
 
-// This process among all of one run. A rank in NCCL's sense is a GPU: process p
-// has the ranks from p * gpus_per_process on.
+// This process among all of one run. A rank in NCCL's sense is a GPU: process p has the ranks from
+// p * gpus_per_process on.
 struct World {
   int process = 0;           // what launchers call its rank
   int processes = 1;         // what launchers call the size
