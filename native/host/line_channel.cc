@@ -9,8 +9,6 @@
 namespace nccltune::host {
 namespace {
 
-constexpr size_t kLongestLine = size_t{1} << 20;
-
 // A copy above the three standard descriptors that programs started by the plugin do not get.
 int PrivateCopy(int descriptor) { return fcntl(descriptor, F_DUPFD_CLOEXEC, 3); }
 
@@ -32,33 +30,23 @@ LineChannel::~LineChannel() {
 }
 
 LineChannel::Result LineChannel::ReadLine(std::string* line) {
-  bool too_long = false;
-  for (size_t searched = 0;;) {
-    const size_t end = pending_.find('\n', searched);
-    if (end != std::string::npos) {
-      line->assign(pending_, 0, end);
-      pending_.erase(0, end + 1);
-      return too_long || end > kLongestLine ? Result::kTooLong : Result::kLine;
-    }
-    searched = pending_.size();
-    if (searched > kLongestLine) {
-      too_long = true;
-      pending_.clear();
-      searched = 0;
-    }
-    if (ended_) {
-      if (pending_.empty()) return too_long ? Result::kTooLong : Result::kEnd;
-      // A last line without its end counts: it may be the end of a file fed by hand.
-      line->swap(pending_);
-      pending_.clear();
-      return too_long ? Result::kTooLong : Result::kLine;
+  for (;;) {
+    switch (buffer_.Next(line)) {
+      case LineBuffer::Result::kLine:
+        return Result::kLine;
+      case LineBuffer::Result::kTooLong:
+        return Result::kTooLong;
+      case LineBuffer::Result::kEnd:
+        return Result::kEnd;
+      case LineBuffer::Result::kMore:
+        break;
     }
     char bytes[4096];
     const ssize_t got = read(in_, bytes, sizeof bytes);
     if (got > 0) {
-      pending_.append(bytes, static_cast<size_t>(got));
+      buffer_.Add({bytes, static_cast<size_t>(got)});
     } else if (got == 0 || errno != EINTR) {
-      ended_ = true;
+      buffer_.End();
     }
   }
 }

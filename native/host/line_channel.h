@@ -3,9 +3,10 @@
 #ifndef NCCLTUNE_HOST_LINE_CHANNEL_H_
 #define NCCLTUNE_HOST_LINE_CHANNEL_H_
 
-#include <cstddef>
 #include <string>
 #include <string_view>
+
+#include "host/line_buffer.h"
 
 namespace nccltune::host {
 
@@ -28,11 +29,14 @@ class LineChannel {
   // False if the reader has gone.
   bool WriteLine(std::string_view line);
 
+  // The private copies, for a program that waits for more than these two; -1 if there is none.
+  int input() const { return in_; }
+  int output() const { return out_; }
+
  private:
   int in_ = -1;
   int out_ = -1;
-  std::string pending_;
-  bool ended_ = false;
+  LineBuffer buffer_;
 };
 
 }  // namespace nccltune::host
