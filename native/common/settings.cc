@@ -16,7 +16,7 @@ using std::string_view_literals::operator""sv;
 constexpr std::array kSwitchWords = {"0"sv, "1"sv};
 constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
-constexpr std::array<Setting, 5> kSettings = {{
+constexpr std::array<Setting, 6> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -34,6 +34,9 @@ constexpr std::array<Setting, 5> kSettings = {{
      "",
      "Where the Python side looks for nccltune's shared objects and programs; not read by the "
      "plugin.",
+     {}},
+    {"NCCLTUNE_TOKEN", "text", "",
+     "32 hexadecimal digits that the processes of one nccltune-bench share; not read by the plugin.",
      {}},
 }};
 

@@ -14,7 +14,7 @@
 
 namespace nccltune {
 
-enum class SettingId { kConfig, kNcclConfigFile, kStrict, kStale, kNativeDir };
+enum class SettingId { kConfig, kNcclConfigFile, kStrict, kStale, kNativeDir, kToken };
 
 struct Setting {
   const char* name;
@@ -27,7 +27,7 @@ struct Setting {
 // In the order of SettingId.
 std::span<const Setting> Settings();
 
-// The value of a path; empty when it is not set or set to nothing.
+// The value of a path or a text; empty when it is not set or set to nothing.
 std::string ReadPath(SettingId id);
 
 // The value of a setting of words. One that is not valid is named in `warnings` together with the
