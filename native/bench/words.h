@@ -26,6 +26,16 @@ inline bool IsTuned(Collective collective) {
   return static_cast<int>(collective) < abi::kNumCollectives;
 }
 
+// Whether a reduction, or a root, matters to the call.
+inline bool Reduces(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kAllReduce;
+}
+inline bool HasRoot(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
+
 // ncclDataType_t's numbers.
 enum class Dtype : int {
   kInt8 = 0,

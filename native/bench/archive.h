@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Values to bytes and back, from one description of each struct: a function
+// Describe(archive, value) that calls archive(member, ...).
+#ifndef NCCLTUNE_BENCH_ARCHIVE_H_
+#define NCCLTUNE_BENCH_ARCHIVE_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "bench/little_endian.h"
+
+namespace nccltune::bench {
+
+class Writer {
+ public:
+  template <typename... T>
+  void operator()(const T&... values) {
+    (Put(values), ...);
+  }
+
+  std::string Take() { return std::move(bytes_); }
+
+ private:
+  void Number(uint64_t number) {
+    AppendUint32(&bytes_, static_cast<uint32_t>(number));
+    AppendUint32(&bytes_, static_cast<uint32_t>(number >> 32U));
+  }
+
+  template <typename T>
+  void Put(const T& value) {
+    if constexpr (std::is_same_v<T, double>) {
+      Number(std::bit_cast<uint64_t>(value));
+    } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      Number(static_cast<uint64_t>(value));
+    } else {
+      // A description serves both ways; writing changes nothing.
+      Describe(*this, const_cast<T&>(value));
+    }
+  }
+  void Put(const std::string& text) {
+    Number(text.size());
+    bytes_ += text;
+  }
+  template <typename T>
+  void Put(const std::optional<T>& value) {
+    Put(value.has_value());
+    if (value) Put(*value);
+  }
+  template <typename T>
+  void Put(const std::vector<T>& values) {
+    Number(values.size());
+    for (const T& value : values) Put(value);
+  }
+  template <typename A, typename B>
+  void Put(const std::pair<A, B>& pair) {
+    Put(pair.first);
+    Put(pair.second);
+  }
+
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <typename... T>
+  void operator()(T&... values) {
+    (Get(values), ...);
+  }
+
+  // Everything that was asked for was there, and nothing else.
+  bool Finished() const { return good_ && bytes_.empty(); }
+
+ private:
+  uint64_t Number() {
+    if (bytes_.size() < 8) good_ = false;
+    if (!good_) return 0;
+    const uint64_t number = Uint32At(bytes_, 0) | uint64_t{Uint32At(bytes_, 4)} << 32U;
+    bytes_.remove_prefix(8);
+    return number;
+  }
+
+  template <typename T>
+  void Get(T& value) {
+    if constexpr (std::is_same_v<T, double>) {
+      value = std::bit_cast<double>(Number());
+    } else if constexpr (std::is_same_v<T, bool>) {
+      value = Number() != 0;
+    } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+      value = static_cast<T>(Number());
+    } else {
+      Describe(*this, value);
+    }
+  }
+  void Get(std::string& text) {
+    const uint64_t length = Number();
+    if (length > bytes_.size()) good_ = false;
+    if (!good_) return;
+    text = bytes_.substr(0, length);
+    bytes_.remove_prefix(length);
+  }
+  template <typename T>
+  void Get(std::optional<T>& value) {
+    value.reset();
+    if (Number() != 0) Get(value.emplace());
+  }
+  template <typename T>
+  void Get(std::vector<T>& values) {
+    values.clear();
+    // Each value takes eight bytes or more, so a damaged count cannot ask for much.
+    const uint64_t count = Number();
+    if (count > bytes_.size() / 8) good_ = false;
+    for (uint64_t i = 0; good_ && i < count; ++i) Get(values.emplace_back());
+  }
+  template <typename A, typename B>
+  void Get(std::pair<A, B>& pair) {
+    Get(pair.first);
+    Get(pair.second);
+  }
+
+  std::string_view bytes_;
+  bool good_ = true;
+};
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_ARCHIVE_H_

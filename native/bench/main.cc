@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// nccltune-bench: times NCCL collectives, switching the choice from call to call.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/answer.h"
+#include "bench/backend.h"
+#include "bench/conductor.h"
+#include "bench/ending.h"
+#include "bench/launcher.h"
+#include "bench/options.h"
+#include "bench/player.h"
+#include "bench/rendezvous.h"
+#include "bench/replay/replay_backend.h"
+#include "bench/token.h"
+#include "common/settings.h"
+#include "host/line_channel.h"
+
+namespace nccltune::bench {
+namespace {
+
+struct StartFailure {
+  int status = kBadArguments;
+  std::string text;
+  std::string hint;
+};
+
+const char* Getenv(const char* name) { return std::getenv(name); }
+
+// Each process takes the place of its node's host for NCCL. Before any library is opened or thread
+// started, because both read the environment.
+std::optional<StartFailure> EmulateNodes(const World& world) {
+  if (world.emulated_nodes == 0) return std::nullopt;
+  if (Getenv("NCCL_HOSTID") != nullptr) {
+    return StartFailure{kBadArguments, "--emulate-nodes sets NCCL_HOSTID, which is set already",
+                        "unset NCCL_HOSTID"};
+  }
+  const std::string host = "nccltune-emulated-node-" + std::to_string(EmulatedNode(world));
+  setenv("NCCL_HOSTID", host.c_str(), 1);
+  setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  return std::nullopt;
+}
+
+std::optional<StartFailure> FindMeeting(const Options& options, Meeting* meeting) {
+  const std::string token = ReadPath(SettingId::kToken);
+  // Libraries and what they start have no business with it.
+  unsetenv(Settings()[static_cast<size_t>(SettingId::kToken)].name);
+  if (meeting->world.processes == 1) return std::nullopt;
+  std::optional<Endpoint> endpoint = options.rendezvous;
+  std::string error;
+  if (!endpoint && !FindMaster(Getenv, &endpoint, &error)) {
+    return StartFailure{kBadArguments, error, "or give --rendezvous HOST:PORT"};
+  }
+  const std::string processes = std::to_string(meeting->world.processes) + " processes";
+  if (!endpoint) {
+    return StartFailure{kBadArguments, processes + " have to meet, and nobody says where",
+                        "give all of them --rendezvous HOST:PORT with the host of rank 0"};
+  }
+  const std::optional<Token> parsed = ParseToken(token);
+  if (!parsed) {
+    return StartFailure{kBadArguments,
+                        token.empty() ? processes + " have to meet, and NCCLTUNE_TOKEN is not set"
+                                      : "NCCLTUNE_TOKEN is not 32 hexadecimal digits",
+                        "give all of them the same: export NCCLTUNE_TOKEN=$(openssl rand -hex 16)"};
+  }
+  meeting->endpoint = *endpoint;
+  meeting->token = *parsed;
+  meeting->limit = options.start_limit;
+  return std::nullopt;
+}
+
+// The plugin that was installed with this program: ../lib from it.
+std::string InstalledTuner() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (program.parent_path().parent_path() / "lib" / "libnccl-tuner-nccltune.so").string();
+}
+
+std::optional<StartFailure> MakeBackend(const Options& options, std::unique_ptr<Backend>* backend) {
+  std::error_code error;
+  const std::string tuner =
+      std::filesystem::absolute(options.tuner.empty() ? InstalledTuner() : options.tuner, error)
+          .string();
+  if (!std::filesystem::exists(tuner, error)) {
+    return StartFailure{options.tuner.empty() ? kCannotRun : kBadArguments,
+                        tuner + ": the tuner plugin is not there",
+                        "--tuner names libnccl-tuner-nccltune.so"};
+  }
+  if (options.replay.empty()) {
+    *backend = MakeNcclBackend({.nccl_path = options.nccl, .tuner_path = tuner});
+    if (*backend != nullptr) return std::nullopt;
+    return StartFailure{kCannotRun, "this nccltune-bench was built without the NCCL backend",
+                        "--replay STUDY needs none"};
+  }
+  std::optional<Scale> scale;
+  if (options.scale) scale = Scale{options.scale->first, options.scale->second};
+  *backend = std::make_unique<ReplayBackend>(
+      ReplayOptions{options.replay, tuner, options.nccl_version, scale, options.pace});
+  return std::nullopt;
+}
+
+StartFailure FailureOf(const MeetingFailure& failure, const Signals& signals) {
+  switch (failure.kind) {
+    case MeetingFailure::Kind::kBadInput:
+      return {kBadArguments, failure.text, failure.hint};
+    case MeetingFailure::Kind::kInterrupted:
+      return {kSignalled + signals.number(), "ended by " + Signals::Name(signals.number()), ""};
+    case MeetingFailure::Kind::kNobody:
+      break;
+  }
+  return {kFailed, failure.text, failure.hint};
+}
+
+int Report(const StartFailure& failure, host::LineChannel* channel) {
+  std::fprintf(stderr, "error: %s\n", failure.text.c_str());
+  if (!failure.hint.empty()) std::fprintf(stderr, "hint:  %s\n", failure.hint.c_str());
+  if (channel != nullptr) {
+    channel->WriteLine(json::Write(ErrorAnswer({}, {"start", failure.text, failure.hint, -1})));
+  }
+  return failure.status;
+}
+
+int Play(const World& world, std::unique_ptr<Backend> backend, Wire wire, const Signals& signals) {
+  Player::Surroundings surroundings;
+  surroundings.interrupt = signals.descriptor();
+  surroundings.why_interrupted = [&signals] {
+    return "it was ended by " + Signals::Name(signals.number());
+  };
+  surroundings.interrupted_status = [&signals] { return kSignalled + signals.number(); };
+  surroundings.ending = [](int status) { EndByForce(status, kGrace); };
+  Player player(world, std::move(backend), std::move(wire), surroundings);
+  std::string why;
+  const int status = player.Run(&why);
+  // What process 0 knows it tells itself; it cannot tell that it has gone.
+  if (player.lost_conductor()) std::fprintf(stderr, "error: %s\n", why.c_str());
+  return status;
+}
+
+int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wire> others,
+            const Options& options, const host::LineChannel& channel, const Signals& signals) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    std::fputs("error: no socket pair could be made\n", stderr);
+    return kFailed;
+  }
+  std::vector<Wire> wires;
+  wires.emplace_back(Descriptor(pair[0]));
+  for (Wire& wire : others) wires.push_back(std::move(wire));
+  std::thread own_player([&world, &backend, wire = Wire(Descriptor(pair[1]))]() mutable {
+    std::string why;
+    Player(world, std::move(backend), std::move(wire), {}).Run(&why);
+  });
+  Conductor::Surroundings surroundings;
+  surroundings.input = channel.input();
+  surroundings.output = channel.output();
+  surroundings.interrupt = signals.descriptor();
+  surroundings.why_interrupted = [&signals] {
+    return "ended by " + Signals::Name(signals.number());
+  };
+  surroundings.interrupted_status = [&signals] { return kSignalled + signals.number(); };
+  surroundings.ending = [](int status) { EndByForce(status, kGrace); };
+  surroundings.start_limit = options.start_limit;
+  surroundings.version = NCCLTUNE_VERSION;
+  int status = kOk;
+  {
+    Conductor conductor(std::move(wires), std::move(surroundings));
+    status = conductor.Run();
+  }
+  own_player.join();
+  return status;
+}
+
+int Run(const Options& options) {
+  Meeting meeting;
+  std::string error;
+  std::string hint;
+  const bool found = FindWorld(options.world, Getenv, &meeting.world, &error, &hint);
+  // Only rank 0 speaks on standard output; for the others it is standard error.
+  host::LineChannel channel;
+  const bool leads = found && meeting.world.process == 0;
+  host::LineChannel* const told = leads && channel.ok() ? &channel : nullptr;
+  if (!found) return Report({kBadArguments, error, hint}, nullptr);
+  if (leads && !channel.ok()) {
+    return Report({kCannotRun, "standard input or output is closed", ""}, nullptr);
+  }
+  if (auto failure = EmulateNodes(meeting.world)) return Report(*failure, told);
+  if (auto failure = FindMeeting(options, &meeting)) return Report(*failure, told);
+  std::unique_ptr<Backend> backend;
+  if (auto failure = MakeBackend(options, &backend)) return Report(*failure, told);
+
+  const Signals signals;
+  if (!EndWithParent()) return kFailed;
+  meeting.interrupt = signals.descriptor();
+  if (!leads) {
+    std::optional<Wire> wire;
+    if (const auto failure = Join(meeting, &wire))
+      return Report(FailureOf(*failure, signals), told);
+    return Play(meeting.world, std::move(backend), std::move(*wire), signals);
+  }
+  std::vector<Wire> wires;
+  if (meeting.world.processes > 1) {
+    if (const auto failure = Host(meeting, &wires)) {
+      return Report(FailureOf(*failure, signals), told);
+    }
+  }
+  return Conduct(meeting.world, std::move(backend), std::move(wires), options, channel, signals);
+}
+
+int Main(const std::vector<std::string_view>& arguments) {
+  Options options;
+  std::string error;
+  if (!ParseOptions(arguments, &options, &error)) {
+    return Report({kBadArguments, error, "nccltune-bench --help lists the options"}, nullptr);
+  }
+  if (options.help) {
+    const std::string_view help = HelpText();
+    std::fwrite(help.data(), 1, help.size(), stdout);
+    return kOk;
+  }
+  if (options.version) {
+    std::puts("nccltune-bench " NCCLTUNE_VERSION);
+    return kOk;
+  }
+  return Run(options);
+}
+
+}  // namespace
+}  // namespace nccltune::bench
+
+int main(int argc, char** argv) {
+  return nccltune::bench::Main(std::vector<std::string_view>(argv + 1, argv + argc));
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of nccltune-bench.
+#ifndef NCCLTUNE_BENCH_OPTIONS_H_
+#define NCCLTUNE_BENCH_OPTIONS_H_
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bench/endpoint.h"
+#include "bench/launcher.h"
+#include "common/nccl_version.h"
+
+namespace nccltune::bench {
+
+struct Options {
+  WorldFlags world;
+  std::optional<Endpoint> rendezvous;
+  std::chrono::milliseconds start_limit{std::chrono::minutes(2)};
+  std::string nccl;    // a path; empty: found
+  std::string tuner;   // a path; empty: the one installed with this program
+  std::string replay;  // a study; empty: none
+  std::optional<NcclVersion> nccl_version;
+  std::optional<std::pair<int, int>> scale;  // nodes, ranks
+  double pace = 0;
+  bool version = false;
+  bool help = false;
+};
+
+// False and *error for anything that the help text does not list.
+bool ParseOptions(const std::vector<std::string_view>& arguments, Options* options,
+                  std::string* error);
+
+std::string_view HelpText();
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_OPTIONS_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random numbers that are the same everywhere for the same seed, which the standard library's
+// distributions do not promise.
+#ifndef NCCLTUNE_BENCH_RANDOM_H_
+#define NCCLTUNE_BENCH_RANDOM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace nccltune::bench {
+
+// SplitMix64 (Steele, Lea, Flood 2014).
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() {
+    state_ += 0x9e3779b97f4a7c15U;
+    uint64_t z = state_;
+    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31U);
+  }
+
+  // Uniform below `bound`, which is above 0.
+  uint64_t Below(uint64_t bound) {
+    const uint64_t unfair = (0 - bound) % bound;  // 2^64 modulo bound
+    for (;;) {
+      const uint64_t number = Next();
+      if (number >= unfair) return number % bound;
+    }
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// Adds `number` to what a seed is made of; the order counts.
+inline uint64_t Mixed(uint64_t seed, uint64_t number) {
+  return Random(seed ^ Random(number).Next()).Next();
+}
+
+inline uint64_t Mixed(uint64_t seed, std::string_view text) {
+  for (const char c : text) seed = Mixed(seed, static_cast<unsigned char>(c));
+  return Mixed(seed, text.size());
+}
+
+// Every order is as likely as any other (Fisher and Yates).
+template <typename T>
+void Shuffle(Random* random, std::vector<T>* items) {
+  for (size_t left = items->size(); left > 1; --left) {
+    std::swap((*items)[left - 1], (*items)[random->Below(left)]);
+  }
+}
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_RANDOM_H_

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/replay/recording.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace nccltune::bench {
+namespace {
+
+template <typename T>
+bool Fits(const std::optional<T>& recorded, T asked, int* told) {
+  if (!recorded) return true;
+  ++*told;
+  return *recorded == asked;
+}
+
+// How much the series tells of what makes it fit the step, -1 if it does not.
+int Fitness(const CallKind& kind, const Step& step, const Choice& choice) {
+  int told = 0;
+  const bool fits = kind.collective == step.collective && kind.choice == choice &&
+                    kind.in_place == step.in_place && kind.registered == step.registered &&
+                    kind.graph == step.graph && Fits(kind.dtype, step.dtype, &told) &&
+                    (!Reduces(step.collective) || Fits(kind.redop, step.redop, &told)) &&
+                    (!HasRoot(step.collective) || Fits(kind.root, step.root, &told));
+  return fits ? told : -1;
+}
+
+}  // namespace
+
+const Series* Recording::Find(const Step& step, const Choice& choice) const {
+  const Series* best = nullptr;
+  int best_fitness = -1;
+  for (const auto& [kind, series] : series_) {
+    const int fitness = Fitness(kind, step, choice);
+    if (fitness > best_fitness && series.Covers(step.bytes)) {
+      best = &series;
+      best_fitness = fitness;
+    }
+  }
+  return best;
+}
+
+std::optional<Costs> Recording::FindCosts(Collective collective, size_t bytes) const {
+  const auto above = tables_.lower_bound({collective, bytes});
+  if (above == tables_.end() || above->first.first != collective) return std::nullopt;
+  if (above->first.second == bytes) return above->second;
+  if (above == tables_.begin()) return std::nullopt;
+  const auto below = std::prev(above);
+  if (below->first.first != collective) return std::nullopt;
+  Costs costs;
+  for (const auto& [combination, low] : below->second) {
+    const auto high = std::find_if(
+        above->second.begin(), above->second.end(),
+        [&combination = combination](const auto& entry) { return entry.first == combination; });
+    if (high == above->second.end()) continue;
+    costs.emplace_back(combination,
+                       Between(bytes, below->first.second, low, above->first.second, high->second));
+  }
+  return costs;
+}
+
+}  // namespace nccltune::bench

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/wire.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "bench/little_endian.h"
+
+namespace nccltune::bench {
+namespace {
+
+constexpr size_t kHead = 5;
+constexpr size_t kReadBytes = size_t{64} << 10;
+// Left in the buffer it would be moved at each message.
+constexpr size_t kKeepSent = size_t{64} << 10;
+
+}  // namespace
+
+Wire::Wire(Descriptor socket, std::string_view received)
+    : socket_(std::move(socket)),
+      incoming_(received),
+      last_sent_(Clock::now()),
+      last_heard_(last_sent_) {
+  fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  // Fails on the socket pair of a process with itself, which never waits to fill a packet.
+  const int on = 1;
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void Wire::Break(std::string why) {
+  if (broken_.empty()) broken_ = std::move(why);
+}
+
+void Wire::Send(MessageType type, std::string_view payload) {
+  if (!broken_.empty() || deaf_) return;
+  AppendUint32(&outgoing_, static_cast<uint32_t>(payload.size()));
+  outgoing_.push_back(static_cast<char>(type));
+  outgoing_ += payload;
+  last_sent_ = Clock::now();
+  Flush();
+}
+
+void Wire::Flush() {
+  while (wants_to_send()) {
+    const ssize_t got =
+        send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL);
+    if (got >= 0) {
+      sent_ += static_cast<size_t>(got);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      // What it said before it went may still have to be read; that finds the end, too.
+      deaf_ = true;
+      sent_ = outgoing_.size();
+    }
+  }
+  if (!wants_to_send()) {
+    outgoing_.clear();
+    sent_ = 0;
+  } else if (sent_ > kKeepSent) {
+    outgoing_.erase(0, sent_);
+    sent_ = 0;
+  }
+}
+
+void Wire::Receive(std::vector<Message>* messages) {
+  while (broken_.empty()) {
+    const size_t before = incoming_.size();
+    incoming_.resize(before + kReadBytes);
+    const ssize_t got = recv(socket_.get(), incoming_.data() + before, kReadBytes, 0);
+    incoming_.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
+    if (got > 0) {
+      last_heard_ = Clock::now();
+      // What has come counts, whatever comes after it.
+      TakeMessages(messages);
+      if (static_cast<size_t>(got) < kReadBytes) return;
+    } else if (got == 0) {
+      Break("the connection was closed");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      Break(std::strerror(errno));
+    }
+  }
+  TakeMessages(messages);
+}
+
+void Wire::TakeMessages(std::vector<Message>* messages) {
+  size_t taken = 0;
+  while (incoming_.size() - taken >= kHead) {
+    const size_t length = Uint32At(incoming_, taken);
+    const auto type = static_cast<uint8_t>(incoming_[taken + 4]);
+    if (length > kMostPayload || type == 0 || type > static_cast<uint8_t>(kLastMessageType)) {
+      incoming_.clear();
+      Break("what came is no message of nccltune-bench");
+      return;
+    }
+    if (incoming_.size() - taken < kHead + length) break;
+    if (static_cast<MessageType>(type) != MessageType::kHeartbeat) {
+      messages->push_back(
+          {static_cast<MessageType>(type), incoming_.substr(taken + kHead, length)});
+    }
+    taken += kHead + length;
+  }
+  incoming_.erase(0, taken);
+}
+
+void Wire::KeepAlive(Clock::time_point now) {
+  if (!broken_.empty()) return;
+  if (now - last_heard_ >= kSilenceIsDeath) {
+    Break("nothing was heard for " + std::to_string(kSilenceIsDeath.count()) + " s");
+    return;
+  }
+  // Behind unsent bytes another heartbeat would only pile up.
+  if (now - last_sent_ >= kHeartbeatEvery) {
+    if (wants_to_send()) {
+      last_sent_ = now;
+    } else {
+      Send(MessageType::kHeartbeat, {});
+    }
+  }
+}
+
+Wire::Clock::time_point Wire::NextDeadline() const {
+  return std::min(last_sent_ + kHeartbeatEvery, last_heard_ + kSilenceIsDeath);
+}
+
+}  // namespace nccltune::bench
