@@ -18,6 +18,7 @@
 #include "bench/backend.h"
 #include "bench/conductor.h"
 #include "bench/ending.h"
+#include "bench/ensemble.h"
 #include "bench/launcher.h"
 #include "bench/options.h"
 #include "bench/player.h"
@@ -161,7 +162,7 @@ int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wi
     std::string why;
     Player(world, std::move(backend), std::move(wire), {}).Run(&why);
   });
-  Conductor::Surroundings surroundings;
+  Ensemble::Surroundings surroundings;
   surroundings.input = channel.input();
   surroundings.output = channel.output();
   surroundings.interrupt = signals.descriptor();
@@ -170,12 +171,13 @@ int Conduct(const World& world, std::unique_ptr<Backend> backend, std::vector<Wi
   };
   surroundings.interrupted_status = [&signals] { return kSignalled + signals.number(); };
   surroundings.ending = [](int status) { EndByForce(status, kGrace); };
-  surroundings.start_limit = options.start_limit;
-  surroundings.version = NCCLTUNE_VERSION;
   int status = kOk;
   {
-    Conductor conductor(std::move(wires), std::move(surroundings));
-    status = conductor.Run();
+    Ensemble ensemble(std::move(wires), std::move(surroundings));
+    Conductor::Settings settings;
+    settings.version = NCCLTUNE_VERSION;
+    settings.start_limit = options.start_limit;
+    status = Conductor(&ensemble, std::move(settings)).Run();
   }
   own_player.join();
   return status;
