@@ -4,6 +4,7 @@
 platform.json    what it was measured on
 samples.jsonl    every timing, append only
 imports.jsonl    what was read from where, and what could not be read
+sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
 report.html      what a person reads

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Self
 
 _KEPT_BYTES = 64 * 1024
+_LAST_WORDS_S = 12.0
+"""How long what a process leaves behind may go on writing to its standard error."""
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
@@ -29,24 +31,58 @@ class NoAnswer(Exception):  # noqa: N818 - a plain fact for the caller to judge
 
 
 class LineProcess:
-    """Starts `arguments`; standard error is kept (its last 64 KiB), not shown."""
+    """Starts `arguments`; standard error is kept (its last 64 KiB), not shown.
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            arguments,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+    `others` are further processes of the same job, which only the first one speaks for: they share
+    its standard error, and end with it. `apart` keeps the signals of this process's terminal from
+    all of them: what Ctrl-C means is then this process's to say.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        others: Sequence[Sequence[str]] = (),
+        apart: bool = False,
+    ) -> None:
+        self._all: list[subprocess.Popen[bytes]] = []
+        reading, writing = os.pipe()
+        self._stderr = os.fdopen(reading, "rb", buffering=0)
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=writing,
+                start_new_session=apart,
+            )
+            self._all.append(self._process)
+            for other in others:
+                self._all.append(
+                    subprocess.Popen(
+                        other,
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL,
+                        stderr=writing,
+                        start_new_session=apart,
+                    )
+                )
+        except BaseException:
+            self.kill()
+            self._stderr.close()
+            raise
+        finally:
+            os.close(writing)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        assert self._process.stderr is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         self._answers = b""
         self._errors = b""
         self._selector = selectors.DefaultSelector()
-        for pipe in (self._stdout, self._process.stderr):
+        for pipe in (self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ)
 
@@ -72,13 +108,27 @@ class LineProcess:
             open_pipes = len(self._selector.get_map())
             if open_pipes == 0:
                 raise ProcessEnded(self._wait(deadline), self.stderr)
+            if self._process.poll() is not None:
+                # It ended; the others of its job may need a moment more.
+                deadline = min(deadline, time.monotonic() + _LAST_WORDS_S)
             left = deadline - time.monotonic()
             if left <= 0 or len(self._answers) > _LONGEST_ANSWER_BYTES:
+                status = self._process.poll()
                 self.kill()
+                if status is not None:
+                    raise ProcessEnded(status, self.stderr)
                 raise NoAnswer
             self._read(left)
         line, _, self._answers = self._answers.partition(b"\n")
         return line
+
+    def receive_all(self, limit_s: float) -> list[bytes]:
+        """The next line as `receive`, and every further one that is there already."""
+        lines = [self.receive(limit_s)]
+        if self._stdout in {key.fileobj for key in self._selector.get_map().values()}:
+            self._read(0.0)
+        *whole, self._answers = self._answers.split(b"\n")
+        return lines + whole
 
     def _read(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):
@@ -108,14 +158,20 @@ class LineProcess:
         while self._selector.get_map() and time.monotonic() < deadline:
             self._read(max(0.0, deadline - time.monotonic()))
         try:
-            return self._wait(deadline)
-        except NoAnswer:
+            status = self._wait(deadline)
+            for other in self._all[1:]:
+                other.wait(max(0.1, deadline - time.monotonic()))
+        except (NoAnswer, subprocess.TimeoutExpired):
+            self.kill()
             return None
+        return status
 
     def kill(self) -> None:
-        """End it at once and collect it."""
-        self._process.kill()
-        self._process.wait()
+        """End it at once and collect it, and all others of the job."""
+        for process in self._all:
+            process.kill()
+        for process in self._all:
+            process.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -126,13 +182,12 @@ class LineProcess:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
+        if any(process.poll() is None for process in self._all):
             self.kill()
         self._selector.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def ending(status: int) -> str:

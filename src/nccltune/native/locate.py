@@ -11,6 +11,7 @@ ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
 """A folder with `lib/` and `bin/` to be used in place of the installed one."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 HOST = Path("bin", "nccltune-host")
+BENCH = Path("bin", "nccltune-bench")
 
 
 def tuner_path() -> Path:
@@ -27,6 +28,14 @@ def host_path() -> Path:
     Raises PlatformError when it is not installed.
     """
     return _find(HOST, "the plugin host")
+
+
+def bench_path() -> Path:
+    """The program that times collectives, as an absolute path.
+
+    Raises PlatformError when it is not installed.
+    """
+    return _find(BENCH, "the bench")
 
 
 def _find(part: Path, what: str) -> Path:

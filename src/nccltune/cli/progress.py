@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a sweep is watched: a live line and a table on a terminal, plain lines elsewhere."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from nccltune.measure.plan import Plan
+    from nccltune.measure.sweep import Status, Watcher
+
+_LINE_EVERY_S = 5.0
+_DRAW_EVERY_S = 0.1
+_TABLE_ROWS = 14
+
+
+def seconds_words(seconds: float) -> str:
+    """`0:38`, `12:05`, `1:02:03`."""
+    whole = round(max(0.0, seconds))
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextlib.contextmanager
+def watching(console: "Console", replay: str | None) -> "Iterator[Watcher]":
+    """A watcher that writes to `console` for as long as the context lasts."""
+    if not console.is_terminal:
+        yield PlainLines(console, replay)
+        return
+    from rich.live import Live
+
+    with Live(console=console, refresh_per_second=10, transient=True) as live:
+        yield LiveScreen(live, replay)
+
+
+class _Progress:
+    """The share that is done. Guesses of what is left change; what is shown only grows."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+
+    def share(self, status: "Status") -> float:
+        total = status.spent_s + status.left_s
+        self._shown = max(self._shown, min(status.spent_s / total, 0.99) if total else 0.0)
+        return self._shown
+
+
+class PlainLines:
+    """A line every few seconds."""
+
+    def __init__(self, console: "Console", replay: str | None) -> None:
+        self._console = console
+        self._name = "replay" if replay else "sweep"
+        self._progress = _Progress()
+        self._last = time.monotonic()
+
+    def update(self, status: "Status", plan: "Plan") -> None:  # noqa: ARG002
+        """Write a line if the last one is old enough."""
+        share = self._progress.share(status)
+        if time.monotonic() - self._last < _LINE_EVERY_S:
+            return
+        self._last = time.monotonic()
+        self._console.print(
+            f"{self._name:<11}{share:4.0%}  {point_words(status)}  "
+            f"{seconds_words(status.left_s)} left",
+            soft_wrap=True,
+            markup=False,
+        )
+
+
+class LiveScreen:
+    """A line with a bar, and the best so far beneath it."""
+
+    def __init__(self, live: "object", replay: str | None) -> None:
+        from rich.live import Live
+
+        assert isinstance(live, Live)
+        self._live = live
+        self._replay = replay
+        self._progress = _Progress()
+        self._drawn = 0.0
+
+    def update(self, status: "Status", plan: "Plan") -> None:
+        """Draw what is known, not more often than an eye can follow."""
+        share = self._progress.share(status)
+        if time.monotonic() - self._drawn < _DRAW_EVERY_S:
+            return
+        self._drawn = time.monotonic()
+        self._live.update(screen(status, plan, share, self._replay))
+
+
+def point_words(status: "Status") -> str:
+    """The newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
+    from nccltune.model.choice import choice_label
+    from nccltune.model.sizes import format_bytes
+
+    point = status.point
+    if point is None or status.collective is None:
+        return ""
+    what = f"{status.collective.value} {format_bytes(point.bytes)}  {choice_label(point.choice)}"
+    if point.time_us is None:
+        return f"{what} {point.error.kind if point.error else 'not run'}"
+    beside = ""
+    if point.choice != "default" and status.default_us is not None:
+        beside = f" (default {status.default_us:.3g})"
+    return f"{what} {point.time_us:.3g} us{beside}"
+
+
+def screen(status: "Status", plan: "Plan", share: float, replay: str | None) -> "RenderableType":
+    """The live screen: progress and the best so far."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    line = Table.grid(padding=(0, 2, 0, 0))
+    for ratio in (None, None, None, 1, None):
+        line.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
+    line.add_row(
+        Text("replay" if replay else "sweep", style="bold"),
+        ProgressBar(total=1.0, completed=share, width=20),
+        f"{share:4.0%}",
+        Text(point_words(status)),
+        Text(f"{seconds_words(status.left_s)} left", style="dim"),
+    )
+    words = f"{status.points} points"
+    if status.known:
+        words += f", {status.known} more from before"
+    if replay:
+        words += f" · replay of {replay}: nothing is measured here"
+    return Group(line, Text(words, style="dim"), best_table(plan))
+
+
+def best_table(plan: "Plan") -> "RenderableType":
+    """By size and collective: the choice that leads and its gain over the default."""
+    from rich.table import Table
+
+    from nccltune.model.choice import DEFAULT, choice_label
+    from nccltune.model.sizes import format_bytes
+
+    known = [item for item in plan.known() if item.views]
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("best so far", justify="right")
+    for item in known:
+        table.add_column(item.collective.value)
+    sizes = sorted({size for item in known for size in item.views})
+    # The powers of two first; where even these are too many, evenly spread ones of them.
+    sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
+    step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
+    for size in sizes[::step]:
+        cells = []
+        for item in known:
+            view = item.views.get(size)
+            if view is None:
+                cells.append("")
+            elif view.best == DEFAULT:
+                cells.append("[dim]default[/dim]")
+            else:
+                style = "green" if view.better else "dim"
+                gain = f"{math.exp(view.gain):.2f}x"
+                cells.append(f"{choice_label(view.best)} [{style}]{gain}[/{style}]")
+        table.add_row(format_bytes(size), *cells)
+    return table

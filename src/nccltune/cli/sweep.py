@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep`: measure where NCCL's choices cost time, and only there."""
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.context import Percent
+from nccltune.cli.output import json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from nccltune.analyze.timings import Timings
+    from nccltune.measure.ask import Ask, Key
+    from nccltune.measure.bench import Bench, Launch
+    from nccltune.measure.conversation import Point
+    from nccltune.measure.plan import Plan
+    from nccltune.measure.record import Record, Summary
+    from nccltune.measure.sweep import Outcome, Survey, Wanted
+    from nccltune.model.choice import AnyChoice
+    from nccltune.model.collective import Collective
+    from nccltune.model.platform import Platform
+
+EPILOG = """\b
+Examples:
+  nccltune sweep -o studies/h200x4 --emulate-nodes 4
+  nccltune sweep -o studies/try --replay examples/h200x4-as-4-nodes --budget 10
+"""
+_EXHAUSTIVE_ROUNDS = 8
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    required=True,
+    metavar="STUDY",
+    type=click.Path(path_type=Path),
+    help="The study to measure into; an interrupted sweep of it goes on.",
+)
+@click.option(
+    "--collectives",
+    default="allreduce,allgather,reducescatter",
+    show_default=True,
+    help="Which collectives, separated by commas; `all` for the five that NCCL tunes.",
+)
+@click.option("--sizes", default="1K-64M", show_default=True, help="Range of sizes.")
+@click.option(
+    "--emulate-nodes", type=click.IntRange(1), help="Make so many nodes of this machine's GPUs."
+)
+@click.option("--gpus", type=click.IntRange(2), help="How many GPUs  [default: all]")
+@click.option(
+    "--processes",
+    type=click.Choice(["per-gpu", "one"]),
+    default="per-gpu",
+    show_default=True,
+    help="A process for each GPU, or one for all.",
+)
+@click.option(
+    "--nccl",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The libnccl.so.2 to measure  [default: PyTorch's, else the system's]",
+)
+@click.option("--replay", metavar="STUDY", help="Draw timings from a recorded study; no GPU.")
+@click.option(
+    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
+)
+@click.option(
+    "--gain-threshold",
+    type=Percent(),
+    default="1%",
+    show_default=True,
+    help="Stop when the gain still to be found is below this.",
+)
+@click.option("--exhaustive", is_flag=True, help="Measure the full grid instead: the yardstick.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    help=f"Rounds of the full grid  [default: {_EXHAUSTIVE_ROUNDS}]",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, hidden=True)
+@click.option("--dry-run", is_flag=True, help="Say what would be measured first, and how long.")
+@json_option()
+@click.pass_context
+def command(
+    context: click.Context,
+    path: Path,
+    collectives: str,
+    sizes: str,
+    emulate_nodes: int | None,
+    gpus: int | None,
+    processes: str,
+    nccl: Path | None,
+    replay: str | None,
+    budget: float | None,
+    gain_threshold: float,
+    exhaustive: bool,
+    rounds: int | None,
+    seed: int,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Measure NCCL's choices against its default, where a decision is still open.
+
+    One communicator; our tuner plugin switches the choice from call to call, the default beside
+    every other in the same rounds. Every timing is kept in STUDY. Ctrl-C loses nothing: the same
+    command goes on where it stopped.
+    """
+    from nccltune.measure.bench import Launch
+    from nccltune.measure.sweep import Wanted
+    from nccltune.model.errors import InputError
+    from nccltune.model.sizes import parse_range
+
+    low, high = parse_range(sizes)
+    if low < 4:
+        raise InputError(f"{sizes!r}: sizes begin at 4 bytes, one element", where="--sizes")
+    if gain_threshold <= 0:
+        raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
+    if rounds is not None and not exhaustive:
+        raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
+    if replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
+        raise InputError(
+            "takes NCCL, GPUs and nodes from the recording",
+            where="--replay",
+            hint="leave out --nccl, --gpus, --emulate-nodes and --processes",
+        )
+    wanted = Wanted(
+        collectives=_collectives(collectives),
+        low=low,
+        high=high,
+        threshold=gain_threshold,
+        rounds=(rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None,
+        budget_s=budget,
+        seed=seed,
+    )
+    launch = Launch(
+        replay=_recording(replay) if replay else None,
+        nccl=nccl.absolute() if nccl else None,
+        gpus=gpus,
+        emulate_nodes=emulate_nodes,
+        one_process=processes == "one",
+    )
+    with _terminated_like_interrupted():
+        return _sweep(path, launch, wanted, _command_line(context), dry_run, as_json)
+
+
+def _sweep(
+    path: Path, launch: "Launch", wanted: "Wanted", again: str, dry_run: bool, as_json: bool
+) -> int:
+    from nccltune.cli.progress import watching
+    from nccltune.measure.bench import Bench
+    from nccltune.measure.identity import check_same
+    from nccltune.measure.record import Record, alone
+    from nccltune.measure.sweep import Sweep, make_plan, survey
+    from nccltune.model.errors import LaunchError, StudyError
+    from nccltune.model.scale import Scale
+    from nccltune.model.study import Study
+
+    if path.is_file():
+        raise StudyError("is a file, not a study folder", where=str(path))
+    with contextlib.ExitStack() as stack:
+        bench = stack.enter_context(Bench(launch))
+        hello = bench.hello
+        platform = _platform(path, launch, bench)
+        check_same(Study(path), platform)
+        surveys = survey(bench, wanted)
+        plan = make_plan(
+            surveys, wanted, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
+        )
+        if dry_run:
+            _show_plan(platform, surveys, plan, as_json)
+            return 0
+        study = Study.create(path)
+        stack.enter_context(alone(study))
+        if not study.platform_path.exists():
+            study.write_json(study.platform_path, platform)
+        record = Record(study, hello)
+        _show_start(platform, hello.nccl.came_from)
+        watcher = stack.enter_context(watching(stderr(), hello.replay))
+        sweep = Sweep(plan, bench, record, wanted, watcher)
+        try:
+            outcome = sweep.run()
+        except (KeyboardInterrupt, LaunchError) as stop:
+            stack.close()
+            _stopped(sweep.outcome, plan, record, again, hello.replay)
+            if isinstance(stop, LaunchError):
+                raise
+            return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+    summary = _summary(outcome.reason, outcome, plan, hello.replay, again)
+    record.write_summary(summary)
+    _show_result(platform, plan, outcome, summary, path, as_json)
+    return 0
+
+
+def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
+    """What the rules would choose at every size, if they were made now."""
+    from nccltune.model.choice import DEFAULT
+    from nccltune.tune.search import search
+
+    return {
+        decision.bytes: decision.choice or DEFAULT
+        for group in search([timings])
+        for decision in group.decisions
+    }
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends a sweep as Ctrl-C does."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _collectives(text: str) -> "list[Collective]":
+    from nccltune.model.collective import TUNED
+    from nccltune.model.errors import InputError
+    from nccltune.model.names import nearest
+
+    if text.strip() == "all":
+        return list(reversed(TUNED))
+    valid = {item.value: item for item in TUNED}
+    found = []
+    for name in (part.strip() for part in text.split(",")):
+        if name not in valid:
+            raise InputError(
+                f"{name!r} is not a collective that NCCL tunes",
+                where="--collectives",
+                hint=nearest(name, [*valid, "all"]),
+            )
+        found.append(valid[name])
+    return list(dict.fromkeys(found))
+
+
+def _recording(text: str) -> Path:
+    """A study by its path, or one of the installed recordings by its name."""
+    from nccltune.examples import examples
+    from nccltune.model.study import Study
+
+    path = Path(text)
+    if not path.exists() and path.name in examples():
+        path = examples()[path.name]
+    return Study.open(path).path.absolute()
+
+
+def _platform(path: Path, launch: "Launch", bench: "Bench") -> "Platform":
+    from datetime import UTC, datetime
+
+    from nccltune.measure.identity import platform_of
+    from nccltune.model.study import Study
+
+    return platform_of(
+        bench.hello,
+        path.resolve().name,
+        environment=os.environ,
+        today=datetime.now(UTC).date().isoformat(),
+        emulated_nodes=launch.emulate_nodes,
+        recording=Study.open(launch.replay).platform() if launch.replay else None,
+    )
+
+
+def _command_line(context: click.Context) -> str:
+    """The command that resumes: this one."""
+    words = ["nccltune", "sweep"]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        words.append(max(parameter.opts, key=len))
+        value = context.params[name]
+        if not (isinstance(parameter, click.Option) and parameter.is_flag):
+            words.append(str(value))
+    return shlex.join(words)
+
+
+def _summary(
+    reason: str, outcome: "Outcome", plan: "Plan", replay: str | None, again: str
+) -> "Summary":
+    from nccltune.measure.record import Summary
+
+    return Summary(
+        reason=reason,
+        points=outcome.points,
+        known=outcome.known,
+        failed=len(outcome.failures),
+        seconds=outcome.seconds,
+        gain_left=plan.gain_left,
+        replay=replay,
+        command=again,
+    )
+
+
+def _show_start(platform: "Platform", came_from: str | None) -> None:
+    from rich.markup import escape
+
+    note = stderr()
+    where = f" ({came_from})" if came_from and not platform.replay else ""
+    note.print(f"platform   {escape(platform.title)}{escape(where)}", soft_wrap=True)
+    if platform.replay:
+        note.print(
+            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, "
+            "nothing is measured here",
+            soft_wrap=True,
+        )
+
+
+def _stopped(
+    outcome: "Outcome", plan: "Plan", record: "Record", again: str, replay: str | None
+) -> None:
+    """Say what is kept and how to go on. The disk may be why it stopped: nothing more is tried."""
+    from nccltune.model.errors import StudyError
+
+    with contextlib.suppress(StudyError):
+        record.write_summary(_summary("interrupted", outcome, plan, replay, again))
+    note = stderr()
+    kept = outcome.points + outcome.known
+    note.print(f"stopped; all {kept} points so far are kept in {record.study.path}", markup=False)
+    note.print(f"resume:  {again}", markup=False, soft_wrap=True)
+
+
+def _show_plan(
+    platform: "Platform", surveys: "Sequence[Survey]", plan: "Plan", as_json: bool
+) -> None:
+    from rich.markup import escape
+
+    from nccltune.model.scale import count
+    from nccltune.model.sizes import format_bytes
+
+    everything = plan.seconds_left()
+    asks: list[Ask] = plan.step()
+    points = sum(1 for ask in asks for _ in ask.points())
+    first = sum(plan.seconds(ask) for ask in asks)
+    if as_json:
+        print_json(
+            {
+                "platform": platform,
+                "first": [
+                    {
+                        "collective": ask.collective,
+                        "bytes": ask.sizes,
+                        "choices": ask.choices,
+                        "round": ask.round,
+                    }
+                    for ask in asks
+                ],
+                "points": points,
+                "seconds": first,
+                "total_seconds": everything,
+            }
+        )
+        return
+    out = stdout()
+    out.print(f"platform   {escape(platform.title)}")
+    if platform.replay:
+        out.print(f"replay     of {escape(platform.replay)}")
+    for item in surveys:
+        labels = " ".join(choice.label for choice in item.legal) or "nothing to choose"
+        out.print(f"{item.grid.collective.value:<14}default {labels}")
+    for ask in asks:
+        sizes = " ".join(format_bytes(size).replace(" ", "") for size in ask.sizes)
+        out.print(
+            f"[dim]first      {ask.collective.value}, {count(len(ask.choices), 'choice')}: "
+            f"{sizes}[/dim]"
+        )
+    out.print(
+        f"Would measure {count(points, 'point')} first (about {first:.2g} s); all of it takes "
+        f"about {everything:.2g} s. Nothing was measured or written."
+    )
+
+
+def _show_result(
+    platform: "Platform",
+    plan: "Plan",
+    outcome: "Outcome",
+    summary: "Summary",
+    path: Path,
+    as_json: bool,
+) -> None:
+    from rich.markup import escape
+
+    from nccltune.model.scale import count
+
+    if as_json:
+        print_json(_as_data(platform, plan, outcome, summary))
+        return
+    out = stdout()
+    name = "replay" if platform.replay else "sweep"
+    ended = {
+        "done": "nothing more is worth measuring",
+        "budget": "the budget is spent: the same command goes on",
+    }[outcome.reason]
+    recorded = " recorded" if platform.replay else ""
+    before = f" and {outcome.known} from before" if outcome.known else ""
+    out.print(
+        f"{name:<11}{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} "
+        f"seconds · gain still to be found under {100 * plan.gain_left:.2g} % · {ended}"
+    )
+    for line in _would_be_rules(plan):
+        out.print(line)
+    for text in _left_out(outcome.failures):
+        out.print(f"[yellow]left out[/yellow]   {escape(text)}")
+    out.print(f"study      {escape(str(path))}")
+    stderr().print(f"[dim]next: nccltune tune {path}[/dim]", soft_wrap=True)
+
+
+def _would_be_rules(plan: "Plan") -> Iterator[str]:
+    """One line for every range that a rule would take, with its mean gain."""
+    import math
+
+    from nccltune.measure.view import runs
+    from nccltune.model.sizes import format_bytes
+
+    for known in plan.known():
+        found = list(runs(known.views, decide(known.timings)))
+        if not found:
+            yield f"{known.collective.value:<14}[dim]nothing beats the default beyond noise[/dim]"
+        for choice, views in found:
+            gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
+            low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
+            yield (
+                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}"
+                f"[green]{gain:.2f}x[/green]"
+            )
+
+
+def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
+    """What could not be measured, in words, the same together."""
+    from collections import Counter
+
+    from nccltune.model.choice import choice_label
+    from nccltune.model.scale import count
+
+    counted = Counter(
+        (
+            key.collective.value,
+            choice_label(key.choice),
+            point.error.kind if point.error else "NCCL ran something else",
+        )
+        for key, point in failures
+    )
+    return [
+        f"{collective} {label}: {why} at {count(number, 'point')}"
+        for (collective, label, why), number in counted.items()
+    ]
+
+
+def _as_data(
+    platform: "Platform", plan: "Plan", outcome: "Outcome", summary: "Summary"
+) -> dict[str, Any]:
+    import math
+
+    from nccltune.model.choice import choice_label
+
+    return {
+        "platform": platform,
+        "sweep": summary,
+        "collectives": [
+            {
+                "collective": known.collective,
+                "gain_left": math.expm1(known.gain_left),
+                "sizes": [
+                    {
+                        "bytes": size,
+                        "rounds": view.rounds,
+                        "best": choice_label(view.best),
+                        "gain": math.exp(view.gain),
+                    }
+                    for size, view in known.views.items()
+                ],
+            }
+            for known in plan.known()
+        ],
+        "failures": [
+            {
+                "collective": key.collective,
+                "bytes": key.bytes,
+                "choice": choice_label(key.choice),
+                "error": point.error,
+            }
+            for key, point in outcome.failures
+        ],
+    }

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune-bench` on this machine: start it, ask it, and leave nothing of it behind."""
+
+import itertools
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+import msgspec
+
+from nccltune.measure.conversation import (
+    SCHEMA_VERSION,
+    Hello,
+    Measure,
+    Op,
+    Point,
+    Table,
+    TableRow,
+)
+from nccltune.measure.gpus import visible_gpus
+from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from nccltune.native import bench_path
+from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
+
+START_LIMIT_S = 150.0
+"""The bench itself gives its processes 120 s to meet and to make the communicator."""
+END_LIMIT_S = 40.0
+_BEYOND_TIMEOUT_S = 30.0
+"""Between two answers beyond a point's own time limit, which the bench watches itself."""
+NO_GPU_HINT = "try it on a recording: nccltune sweep --replay examples/h200x4-as-4-nodes -o STUDY"
+_T = TypeVar("_T")
+
+
+class Launch(NamedTuple):
+    """What to run on this machine: a replay of the study `replay`, or NCCL on `gpus` GPUs (None:
+    all that are visible), one process each or one for all."""
+
+    replay: Path | None = None
+    nccl: Path | None = None
+    gpus: int | None = None
+    emulate_nodes: int | None = None
+    one_process: bool = False
+
+
+class Bench:
+    """A running bench, to be used in a `with` statement; entering starts it and says hello.
+
+    Whatever ends the `with`, no process is left; should this process be killed, the bench's
+    processes end themselves. Errors: PlatformError where this machine cannot run it, LaunchError
+    where it failed or died, InputError where it was given something unusable.
+    """
+
+    def __init__(self, launch: Launch, *, program: Sequence[str] | None = None) -> None:
+        self._launch = launch
+        self._program = program
+        self._process: LineProcess | None = None
+        self._ids = itertools.count(1)
+        self._trouble: Op | None = None
+        self._hello: Hello | None = None
+
+    @property
+    def hello(self) -> Hello:
+        """Who answered."""
+        assert self._hello is not None, "the bench is used outside of its with statement"
+        return self._hello
+
+    def __enter__(self) -> Self:
+        program = list(self._program or [str(bench_path())])
+        first, *others = command_lines(program, self._launch, free_port())
+        environment = dict(os.environ, NCCLTUNE_TOKEN=secrets.token_hex(16))
+        self._process = LineProcess(first, environment, others=others, apart=True)
+        try:
+            self._send({"op": "hello", "schema_version": SCHEMA_VERSION})
+            self._hello = self._await("hello", Hello, START_LIMIT_S)
+        except BaseException:
+            self._process.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        process, self._process = self._process, None
+        with process:
+            if kind is None:
+                process.send(b'{"op":"quit"}')
+                process.finish(END_LIMIT_S)
+
+    def tables(self, request: Table) -> list[TableRow]:
+        """NCCL's predictions; sizes it could not be asked at are left out."""
+        request.id = next(self._ids)
+        self._send(request)
+        limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
+        return [row for row in self._await("table", Op, limit).rows if row.costs]
+
+    def measure(self, request: Measure) -> Iterator[list[Point]]:
+        """Measure; yields points as they come, all that are there at a time.
+
+        A point that ends the bench is yielded before the error is raised.
+        """
+        request.id = next(self._ids)
+        self._send(request)
+        while True:
+            points: list[Point] = []
+            done = False
+            for line in self._receive(request.timeout_s + _BEYOND_TIMEOUT_S):
+                op = _decode(line, Op)
+                if op.op == "point":
+                    points.append(_decode(line, Point))
+                elif op.op == "done":
+                    done = True
+                else:
+                    self._unexpected(op)
+            if points:
+                yield points
+            if done:
+                return
+
+    def _receive(self, limit_s: float) -> list[bytes]:
+        """The lines that have come, at least one."""
+        assert self._process is not None, "the bench is used outside of its with statement"
+        try:
+            return self._process.receive_all(limit_s)
+        except NoAnswer:
+            raise LaunchError(
+                f"the bench gave no answer within {limit_s:.0f} s and was killed",
+                hint=_last_words(self._process.stderr) or "NCCL_DEBUG=INFO shows where it stands",
+            ) from None
+        except ProcessEnded as end:
+            raise self._ended(end.status, end.stderr) from None
+
+    def _await(self, op: str, kind: type[_T], limit_s: float) -> _T:
+        for line in self._receive(limit_s):
+            answer = _decode(line, Op)
+            if answer.op == op:
+                return _decode(line, kind)
+            self._unexpected(answer)
+        return self._await(op, kind, limit_s)
+
+    def _unexpected(self, answer: Op) -> None:
+        """An error: of a request, which is our bug, or the reason for the end that follows."""
+        if answer.op == "error" and answer.kind != "request":
+            self._trouble = answer
+            return
+        raise NccltuneError(f"the bench did not understand: {answer.text or answer.op}")
+
+    def _ended(self, status: int, stderr: str) -> NccltuneError:
+        text, hint = None, None
+        if self._trouble is not None:
+            text, hint = self._trouble.text, self._trouble.hint
+        for line in stderr.splitlines():
+            if line.startswith("error:"):
+                text = text or line.removeprefix("error:").strip()
+            elif line.startswith("hint:"):
+                hint = hint or line.removeprefix("hint:").strip()
+        text = text or f"the bench {ending(status)}"
+        if status == 2:
+            return InputError(text, hint=hint)
+        if status == 3:
+            return PlatformError(text, hint=hint or NO_GPU_HINT)
+        return LaunchError(text, hint=hint or _last_words(stderr))
+
+    def _send(self, request: object) -> None:
+        assert self._process is not None, "the bench is used outside of its with statement"
+        self._process.send(msgspec.json.encode(request))
+
+
+def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[list[str]]:
+    """The command of every process, the one that speaks first.
+
+    Raises InputError for what cannot be combined, PlatformError where there is no GPU.
+    """
+    # Variables of a launcher around this process are not about these ones.
+    common = [*program, "--launcher=none"]
+    if launch.replay is not None:
+        return [[*common, f"--replay={launch.replay}"]]
+    if launch.nccl is not None:
+        common.append(f"--nccl={launch.nccl}")
+    gpus = launch.gpus or visible_gpus(NO_GPU_HINT)
+    processes = 1 if launch.one_process else gpus
+    if launch.emulate_nodes:
+        if launch.emulate_nodes > processes:
+            raise InputError(
+                f"{launch.emulate_nodes} nodes cannot be emulated with "
+                f"{processes} process{'' if processes == 1 else 'es'}",
+                hint="a process is on one node: at least one process, and GPU, a node",
+            )
+        common.append(f"--emulate-nodes={launch.emulate_nodes}")
+    if processes == 1:
+        return [[*common, f"--gpus-per-process={gpus}"]]
+    common.append(f"--rendezvous=127.0.0.1:{port}")
+    return [[*common, f"--rank={rank}", f"--size={processes}"] for rank in range(processes)]
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _decode(line: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.MsgspecError as error:
+        raise NccltuneError(f"the bench gave an answer that cannot be read: {error}") from error
+
+
+def _last_words(stderr: str) -> str | None:
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return f"its last words: {lines[-1]}" if lines else None

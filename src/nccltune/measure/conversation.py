@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests and answers of `nccltune-bench`; docs/design/bench.md is the contract.
+
+Answers are read leniently (a newer bench may say more), requests hold only what the contract names.
+"""
+
+import msgspec
+
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.collective import Collective
+
+SCHEMA_VERSION = 1
+LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsupported"})
+"""Kinds of failure that would come again if the same point were measured again."""
+
+
+class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
+    """Time every (size, choice) once in each of `rounds` shuffled rounds, the default
+    `default_repeats` times."""
+
+    id: int
+    collective: Collective
+    bytes: list[int]
+    choices: list[AnyChoice]
+    dtype: str = "float"
+    redop: str = "sum"
+    root: int = 0
+    in_place: bool = False
+    registered: bool = False
+    graph: bool = False
+    rounds: int = 1
+    first_round: int = 0
+    default_repeats: int = 2
+    warmup: int = 2
+    iterations: int = 20
+    seed: int = 0
+    check: bool = True
+    timeout_s: float = 30.0
+
+
+class Table(msgspec.Struct, kw_only=True, tag_field="op", tag="table"):
+    """Ask for NCCL's own predictions."""
+
+    id: int
+    collective: Collective
+    bytes: list[int]
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """A GPU of the run; `host_hash` stands for the name of its host."""
+
+    rank: int
+    name: str | None = None
+    host_hash: str | None = None
+
+
+class Nccl(msgspec.Struct, frozen=True):
+    """The NCCL library: its version, where it was opened and why there."""
+
+    version: str | None = None
+    path: str | None = None
+    came_from: str | None = msgspec.field(default=None, name="from")
+
+
+class Tuner(msgspec.Struct, frozen=True):
+    """Our tuner plugin in the bench's processes."""
+
+    path: str | None = None
+    control: int | None = None
+    interface: int | None = None
+
+
+class Abilities(msgspec.Struct, frozen=True):
+    """What the bench can do with this NCCL on these GPUs."""
+
+    collectives: list[str] = []
+    dtypes: list[str] = []
+    registered: bool = False
+    graph: bool = False
+    chunk: bool = False
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers. `replay` names the recording that timings are drawn from, None on GPUs."""
+
+    schema_version: int
+    version: str
+    backend: str
+    replay: str | None = None
+    nccl: Nccl
+    driver: str | None = None
+    tuner: Tuner = Tuner()
+    nodes: int
+    ranks: int
+    gpus: list[Gpu] = []
+    can: Abilities = Abilities()
+
+
+class Ran(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ran as far as it is known."""
+
+    algorithm: str | None = None
+    protocol: str | None = None
+    channels: int | None = None
+    chunk_bytes: int | None = None
+
+    def choice(self) -> Choice | None:
+        """As a choice; None where algorithm or protocol are not known by these names."""
+        try:
+            return msgspec.convert(
+                {
+                    key: value
+                    for key, value in msgspec.structs.asdict(self).items()
+                    if value is not None
+                },
+                Choice,
+            )
+        except msgspec.ValidationError:
+            return None
+
+
+class PointError(msgspec.Struct, frozen=True):
+    """Why a point has no timing; `kind` is one of the contract's words."""
+
+    kind: str
+    text: str = ""
+    rank: int | None = None
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One timing, or why there is none. `time_us` is the slowest rank's, of one iteration."""
+
+    id: int = 0
+    bytes: int
+    choice: AnyChoice = DEFAULT
+    ran: Ran | None = None
+    applied: bool = True
+    round: int = 0
+    repeat: int = 0
+    iterations: int | None = None
+    time_us: float | None = None
+    times_us: list[float] = []
+    host_us: float | None = None
+    wrong: int | None = None
+    error: PointError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is a timing of what was asked for, with a right result."""
+        return self.time_us is not None and self.error is None and self.applied and not self.wrong
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """What NCCL would pick by its own predictions."""
+
+    algorithm: str | None = None
+    protocol: str | None = None
+
+
+class TableRow(msgspec.Struct, frozen=True):
+    """NCCL's predictions at one size in us, by `algorithm/protocol`; a combination that it cannot
+    run is absent, one whose cost is not known is None."""
+
+    bytes: int
+    costs: dict[str, float | None] = {}
+    predicted: Predicted | None = None
+
+
+class Op(msgspec.Struct, frozen=True):
+    """What every answer has; `kind`, `text` and `hint` where it is an error."""
+
+    op: str
+    id: int | None = None
+    kind: str | None = None
+    text: str | None = None
+    hint: str | None = None
+    rows: list[TableRow] = []
+    points: int | None = None

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What timings say about gains while there are still few of them.
+
+`analyze` judges a finished study and lets every point speak for itself. A plan has to decide after
+one or two rounds, so noise is shared here: what the default's two timings in a round and the
+rounds of all choices show at one size, held together with what is usual for the collective.
+Gains are natural logs of default over choice time, as everywhere.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from nccltune.analyze.stats import median, normal_z
+from nccltune.analyze.timings import Timings
+from nccltune.model.choice import DEFAULT, Choice
+
+CONFIDENCE = 0.99
+"""Of the bounds by which a choice is dropped. A sweep asks this question some hundred times."""
+LEAST_NOISE = 0.002
+"""Relative; no two timings of a GPU agree better than this for long."""
+UNKNOWN_NOISE = 0.05
+"""Relative noise of one timing where nothing was measured twice yet."""
+_PRIOR_WEIGHT = 4.0
+"""How many timings the usual noise counts for beside those of one size."""
+_OUTLIER = 3.0
+"""In standard deviations: a value farther from the median counts as this far. A hiccup of one
+round must not decide."""
+_PER_PAIR = 1.5
+"""Variance of one round's gain in that of one timing: the choice stands once in it, the default
+twice."""
+
+
+class Estimate(NamedTuple):
+    """A gain with its standard error, from `n` rounds."""
+
+    gain: float
+    error: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        """Its pessimistic bound."""
+        return self.gain - normal_z(CONFIDENCE) * self.error
+
+    @property
+    def high(self) -> float:
+        """Its optimistic bound."""
+        return self.gain + normal_z(CONFIDENCE) * self.error
+
+
+def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
+    """By size and choice: the gain over the default, wherever both were measured."""
+    gains = {
+        size: {
+            choice: list(values.values())
+            for choice in by_choice
+            if isinstance(choice, Choice) and (values := timings.log_gains(size, choice))
+        }
+        for size, by_choice in timings.cells.items()
+        if DEFAULT in by_choice
+    }
+    squares = {size: _squares(timings, size, gains[size].values()) for size in gains}
+    usual = _usual_variance(squares.values())
+    found: dict[int, dict[Choice, Estimate]] = {}
+    for size, by_choice in gains.items():
+        clipped = [min(square, (2 * _OUTLIER) ** 2 * usual) for square in squares[size]]
+        variance = (_PRIOR_WEIGHT * usual + math.fsum(clipped)) / (_PRIOR_WEIGHT + len(clipped))
+        found[size] = {
+            choice: _estimate(values, _PER_PAIR * variance) for choice, values in by_choice.items()
+        }
+    return found
+
+
+def expected_loss(lead: float, error: float) -> float:
+    """What is lost on average by keeping the one that leads by `lead`, where the lead is known
+    within the standard error `error`: the mean of what the other is better by, if it is."""
+    if error <= 0:
+        return max(0.0, -lead)
+    distance = lead / error
+    density = math.exp(-distance * distance / 2) / math.sqrt(2 * math.pi)
+    return error * density - lead * 0.5 * math.erfc(distance / math.sqrt(2))
+
+
+def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> list[float]:
+    """Independent estimates of the variance of one timing, one for each degree of freedom."""
+    series = timings.series(size, DEFAULT)
+    found = [
+        math.log(time / series[round_, 1]) ** 2 / 2
+        for (round_, repeat), time in series.items()
+        if repeat == 0 and (round_, 1) in series
+    ]
+    for values in gains:
+        if len(values) >= 2:
+            mean = math.fsum(values) / len(values)
+            total = math.fsum((value - mean) ** 2 for value in values) / _PER_PAIR
+            found += [total / (len(values) - 1)] * (len(values) - 1)
+    return found
+
+
+def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
+    """The variance of one timing that is usual for a collective: the median over sizes."""
+    found = []
+    for squares in by_size:
+        if squares:
+            degrees = len(squares)
+            # The median of chi-square over its degrees of freedom (Wilson and Hilferty).
+            middle = (1 - 2 / (9 * degrees)) ** 3
+            found.append(math.fsum(squares) / degrees / middle)
+    return max(median(found) if found else UNKNOWN_NOISE**2, LEAST_NOISE**2)
+
+
+def _estimate(values: Sequence[float], variance: float) -> Estimate:
+    """Centre and error of one choice's gains; `variance` is what is usual for one of them."""
+    n = len(values)
+    centre = median(values)
+    if n >= 3:
+        spread = 1.4826 * median([abs(value - centre) for value in values])
+        reach = _OUTLIER * max(math.sqrt(variance), spread)
+        values = [min(max(value, centre - reach), centre + reach) for value in values]
+    mean = math.fsum(values) / n
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    own = (_PRIOR_WEIGHT * variance + squares) / (_PRIOR_WEIGHT + n - 1)
+    return Estimate(mean, math.sqrt(own / n), n)

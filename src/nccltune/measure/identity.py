@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a bench runs on, and whether a study is of the same."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nccltune.measure.conversation import Hello
+from nccltune.model.errors import StudyError
+from nccltune.model.platform import Platform
+from nccltune.model.study import Study
+
+_SAME = {
+    "gpu": "GPU",
+    "gpus": "number of GPUs",
+    "nodes": "number of nodes",
+    "emulated_nodes": "emulated nodes",
+    "nccl_version": "NCCL",
+    "replay": "replay of",
+    "settings": "NCCL settings",
+}
+"""What makes two platforms one, with the words for it."""
+_OF_ONE_RUN = ("NCCL_DEBUG", "NCCL_HOSTID", "NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN")
+"""Beginnings of settings that change nothing of what is measured, or that the bench sets."""
+
+
+def platform_of(
+    hello: Hello,
+    name: str,
+    *,
+    environment: Mapping[str, str],
+    today: str,
+    emulated_nodes: int | None = None,
+    recording: Platform | None = None,
+) -> Platform:
+    """The platform of a run: what the bench says, or what it replays."""
+    if recording is not None:
+        return msgspec.structs.replace(
+            recording,
+            name=name,
+            nodes=hello.nodes,
+            nccl_version=hello.nccl.version,
+            replay=hello.replay or recording.name,
+            recorded_at=today,
+            notes=[f"a replay: timings are drawn from the recording {recording.name}"],
+        )
+    models = list(dict.fromkeys(gpu.name for gpu in hello.gpus if gpu.name))
+    return Platform(
+        name=name,
+        gpu=" and ".join(models) or None,
+        gpus=hello.ranks,
+        nodes=hello.nodes,
+        emulated_nodes=bool(emulated_nodes),
+        nccl_version=hello.nccl.version,
+        driver_version=hello.driver,
+        settings={
+            key: value
+            for key, value in sorted(environment.items())
+            if key.startswith("NCCL_") and not key.startswith(_OF_ONE_RUN)
+        },
+        recorded_at=today,
+    )
+
+
+def check_same(study: Study, now: Platform) -> None:
+    """Raise StudyError if the study holds measurements of another platform than `now`."""
+    if not study.platform_path.exists():
+        if study.samples_path.exists():
+            raise StudyError(
+                "holds measurements, but does not say of which platform",
+                where=str(study.path),
+                hint="name another study with -o",
+            )
+        return
+    before = study.platform()
+    differences = [
+        f"{words} {_told(then)} there, {_told(here)} here"
+        for field, words in _SAME.items()
+        if (then := getattr(before, field)) != (here := getattr(now, field))
+    ]
+    if differences:
+        raise StudyError(
+            f"is a study of another platform: {'; '.join(differences)}",
+            where=str(study.path),
+            hint="timings of two platforms must not be mixed; name another study with -o",
+        )
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items()) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "unknown" if value is None else str(value)

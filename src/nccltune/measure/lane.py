@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adaptive plan of one collective: given everything measured so far, what to measure next.
+
+explore   factor-4 sizes, every legal choice once beside the default; a choice that falls hopelessly
+          behind as sizes grow is not tried at the next one
+settle    further rounds where the leader may still be wrong and that would cost something
+refine    the middle of two sizes where the decision changes, until the boundary is known
+confirm   further rounds where a rule is wanted that the timings do not prove yet
+trim      channel counts and chunk sizes, for the choices that rules will name
+
+Nothing here reads a clock, a file or a random number: the same answers give the same questions.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from nccltune.analyze.result import Condition
+from nccltune.analyze.timings import Timings
+from nccltune.measure import refine, trim
+from nccltune.measure.ask import Ask, Key
+from nccltune.measure.conversation import Point, Ran
+from nccltune.measure.grid import Grid
+from nccltune.measure.view import SMALL_STAKE, SizeView, Views, gain_left, look, runs, shares
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+
+Decide = Callable[[Timings], Mapping[int, AnyChoice]]
+"""What the rules would choose at every measured size, by the rule search."""
+
+COARSE_FACTOR = 4
+SMALL_BYTES = 1 << 20
+"""Up to here all coarse sizes are explored together: the slowest choice costs next to nothing."""
+HOPELESS = 0.5
+"""Log gain: this far behind the best ..."""
+HOPELESS_GROWTH = 0.15
+"""... and farther by this than at the size before: not tried at the next size. For choices whose
+time is latency plus bytes over bandwidth the distance to the best falls, then rises, and never
+falls again."""
+RULE_PRICE = 0.05
+"""Log latency, summed over sizes, that a range must save to be worth proving: about what the rule
+search asks of a rule."""
+SETTLE_ROUNDS = 8
+"""The most rounds for finding out who leads; halving a doubt takes four times the rounds."""
+PROOF_ROUNDS = (4, 6, 9, 12, 16)
+"""Rounds at which a proof is tried: trimmed means lose a degree of freedom at 5 and at 10."""
+
+
+class Options(NamedTuple):
+    """What a plan was told. `threshold` is a gain (0.01 is 1 %)."""
+
+    threshold: float = 0.01
+    most_rounds: int = 16
+    chunks: bool = False
+
+
+class Repeat(NamedTuple):
+    """Further rounds of some choices, always beside the default."""
+
+    choices: tuple[Choice, ...]
+    rounds: int = 1
+
+
+class Lane:
+    """One collective. `step` says what to measure next, `feed` takes every answer to it."""
+
+    def __init__(
+        self,
+        grid: Grid,
+        scale: Scale,
+        legal: Iterable[Choice],
+        decide: Decide,
+        options: Options = Options(),  # noqa: B008 - frozen
+        *,
+        predicted: Mapping[int, Choice] | None = None,
+    ) -> None:
+        self.grid = grid
+        self.legal = sorted(legal, key=lambda choice: choice.label)
+        self.options = options
+        self.timings = Timings(Condition(grid.collective, scale))
+        self.stage = "explore"
+        self._decide = decide
+        self._predicted = dict(predicted or {})
+        self._next_round: dict[int, int] = {}
+        self._given_up: set[Choice] = set()
+        self._lost: set[int] = set()
+        self._excluded: dict[int, dict[Choice, str]] = {}
+        self._ran: dict[tuple[int, AnyChoice], Ran] = {}
+        self._views: Views | None = None
+
+    @property
+    def collective(self) -> Collective:
+        """What this lane is about."""
+        return self.grid.collective
+
+    @property
+    def views(self) -> Views:
+        """What is known at every size so far."""
+        if self._views is None:
+            self._views = look(
+                self.timings, math.log1p(self.options.threshold), self._excluded, self._same()
+            )
+        return self._views
+
+    @property
+    def gain_left(self) -> float:
+        """The gain still to be found, as a log: the mean over the size axis."""
+        return gain_left(self.views)
+
+    @property
+    def unexplored(self) -> list[int]:
+        """Coarse sizes not asked about yet."""
+        return [size for size in self.grid.every(COARSE_FACTOR) if size not in self._next_round]
+
+    @property
+    def lost(self) -> Collection[int]:
+        """Sizes that cannot be measured: the default failed there."""
+        return self._lost
+
+    def excluded(self, size: int) -> Mapping[Choice, str]:
+        """The choices that could not be measured at `size`, and why."""
+        return self._excluded.get(size, {})
+
+    def feed(self, key: Key, point: Point) -> None:
+        """Take one answer. A choice that failed, or that NCCL did not run, is not asked for again
+        at that size; a default that failed leaves the size out."""
+        self._views = None
+        if key.bytes in self._lost:
+            return
+        if point.ran is not None and point.applied:
+            self._ran[key.bytes, key.choice] = point.ran
+        if point.ok and point.time_us is not None:
+            cell = self.timings.cells.setdefault(key.bytes, {}).setdefault(key.choice, {})
+            cell[key.round, key.repeat] = point.time_us
+            self.timings.samples += 1
+        elif isinstance(key.choice, Choice):
+            reason = point.error.kind if point.error else "not run"
+            self._excluded.setdefault(key.bytes, {})[key.choice] = reason
+            self.timings.cells.get(key.bytes, {}).pop(key.choice, None)
+        else:
+            self._lost.add(key.bytes)
+            self.timings.cells.pop(key.bytes, None)
+
+    def step(self) -> list[Ask]:
+        """What to measure next; empty when nothing is worth it. All of it must be fed before the
+        next step."""
+        stages = {
+            "explore": self._explore,
+            "settle": self._settle,
+            "refine": self._refine,
+            "confirm": self._confirm,
+            "trim": self._trim,
+        }
+        for self.stage, stage in stages.items():
+            asks = stage()
+            if asks:
+                return asks
+        self.stage = "done"
+        return []
+
+    def _explore(self) -> list[Ask]:
+        pending = self.unexplored
+        small = [size for size in pending if size <= SMALL_BYTES]
+        return self._first_look({size: self._hopeful(size) for size in small or pending[:1]})
+
+    def _hopeful(self, size: int) -> list[Choice]:
+        """The legal choices that may win at `size` by what is known of the two sizes below."""
+        below = [view for view in self.views.values() if view.bytes < size][-2:]
+        if size <= SMALL_BYTES or len(below) < 2:
+            return self.legal
+        self._given_up.update(choice for choice in self.legal if _hopeless(choice, *below))
+        return [choice for choice in self.legal if choice not in self._given_up]
+
+    def _first_look(self, wanted: Mapping[int, Sequence[Choice]]) -> list[Ask]:
+        self._next_round.update(dict.fromkeys(wanted, 1))
+        grouped: dict[tuple[AnyChoice, ...], list[int]] = {}
+        for size, choices in wanted.items():
+            grouped.setdefault((DEFAULT, *choices), []).append(size)
+        return [
+            Ask(self.collective, tuple(sizes), choices, 0, check=True)
+            for choices, sizes in grouped.items()
+        ]
+
+    def _settle(self) -> list[Ask]:
+        wanted = {size for size, view in self.views.items() if view.unsure}
+        wanted.update(self.unsettled())
+        return self._again(
+            {
+                size: Repeat(tuple(self.worth_repeating(self.views[size])))
+                for size in sorted(wanted)
+                if self._next_round[size] < self.options.most_rounds
+            }
+        )
+
+    def unsettled(self) -> list[int]:
+        """The sizes at which more rounds are worth most for what they cost: as many as make up
+        half of the gain still to be found there. None when that gain is below the threshold."""
+        threshold = math.log1p(self.options.threshold)
+        if self.gain_left < threshold:
+            return []
+        share = shares(self.views)
+        worth = {
+            size: share[size] * view.stake
+            for size, view in self.views.items()
+            if view.stake > threshold / 2 and self._next_round[size] < SETTLE_ROUNDS
+        }
+        ordered = sorted(
+            worth,
+            key=lambda size: worth[size] / (1e3 + (self.timings.median(size, DEFAULT) or 0.0)),
+            reverse=True,
+        )
+        found: list[int] = []
+        while ordered and math.fsum(worth[size] for size in found) < math.fsum(worth.values()) / 2:
+            found.append(ordered.pop(0))
+        return found
+
+    def worth_repeating(self, view: SizeView) -> list[Choice]:
+        """The choices that take part in one more round at a size."""
+        least = SMALL_STAKE * math.log1p(self.options.threshold)
+        wanted = set(view.unsure)
+        wanted.update(
+            choice
+            for choice, stake in view.stakes.items()
+            if isinstance(choice, Choice) and stake > least
+        )
+        if isinstance(view.best, Choice):
+            wanted.add(view.best)
+        return sorted(wanted, key=lambda choice: choice.label)
+
+    def _refine(self) -> list[Ask]:
+        curves = refine.Curves(self.timings)
+        threshold = math.log1p(self.options.threshold)
+        sizes = refine.new_sizes(self.views, curves, self.grid, threshold, self._predicted)
+        return self._first_look(
+            {
+                size: refine.candidates(size, self.views, curves, self.legal)
+                for size in sizes
+                if size not in self._next_round
+            }
+        )
+
+    def _confirm(self) -> list[Ask]:
+        """Rounds for the ranges of rules until their noise is known, and for ranges in which the
+        leader gains something that the rules do not take."""
+        if all(view.best == DEFAULT for view in self.views.values()):
+            return []
+        threshold = math.log1p(self.options.threshold)
+        share = shares(self.views)
+        decided = self._decide(self.timings)
+        wanted: dict[int, Repeat] = {}
+        for choice, views in runs(self.views, decided):
+            wanted.update(self._lacking(choice, views, PROOF_ROUNDS[0]))
+        for choice, views in runs(self.views, {s: view.best for s, view in self.views.items()}):
+            if math.fsum(max(0.0, view.gain - threshold) for view in views) < RULE_PRICE:
+                continue
+            missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in views)
+            if missed > threshold / 4:
+                least = min(view.estimates[choice].n for view in views)
+                target = next((n for n in PROOF_ROUNDS if n > least), 0)
+                wanted.update(self._lacking(choice, views, target))
+        return self._again(wanted)
+
+    def _lacking(self, choice: Choice, views: Sequence[SizeView], rounds: int) -> dict[int, Repeat]:
+        """What is missing until `choice` has `rounds` at every size of a range."""
+        return {
+            view.bytes: Repeat((choice,), lacking)
+            for view in views
+            if (lacking := rounds - view.estimates[choice].n) > 0
+            and self._next_round[view.bytes] < self.options.most_rounds
+        }
+
+    def _trim(self) -> list[Ask]:
+        if not any(self._known(size) for size in self.views):
+            return []
+        decided = self._decide(self.timings)
+        bases = {
+            size: choice.without_channels() if isinstance(choice, Choice) else choice
+            for size, choice in decided.items()
+        }
+        for base, views in runs(self.views, bases):
+            ran = {view.bytes: self._ran.get((view.bytes, base)) for view in views}
+            out = [variant for view in views for variant in self.excluded(view.bytes)]
+            trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)
+            if trial is not None:
+                again = Repeat(tuple(trial.choices), trial.rounds)
+                return self._again(dict.fromkeys(trial.sizes, again))
+        return []
+
+    def _known(self, size: int) -> bool:
+        return any(
+            ran.channels or ran.chunk_bytes for (at, _), ran in self._ran.items() if at == size
+        )
+
+    def _again(self, wanted: Mapping[int, "Repeat"]) -> list[Ask]:
+        """Further rounds, the sizes that need the same together."""
+        grouped: dict[tuple[int, Repeat], list[int]] = {}
+        for size, repeat in wanted.items():
+            grouped.setdefault((self._next_round[size], repeat), []).append(size)
+            self._next_round[size] += repeat.rounds
+        asks = []
+        for (first, repeat), sizes in grouped.items():
+            # A combination seen for the first time is checked; later rounds only time it.
+            new = any(choice not in self.timings.cells[s] for s in sizes for choice in repeat[0])
+            asks += [
+                Ask(
+                    self.collective,
+                    tuple(sizes),
+                    (DEFAULT, *repeat.choices),
+                    first + further,
+                    check=new and further == 0,
+                )
+                for further in range(repeat.rounds)
+            ]
+        return asks
+
+    def _same(self) -> dict[int, list[Choice]]:
+        """By size: choices that ran exactly what the default ran."""
+        same: dict[int, list[Choice]] = {}
+        for (size, choice), ran in self._ran.items():
+            if (
+                isinstance(choice, Choice)
+                and ran.channels is not None
+                and ran == self._ran.get((size, DEFAULT))
+            ):
+                same.setdefault(size, []).append(choice)
+        return same
+
+
+def _hopeless(choice: Choice, before: SizeView, last: SizeView) -> bool:
+    """Whether `choice` fell behind the best so far, and so fast, that the next size is lost."""
+    now, then = last.estimates.get(choice), before.estimates.get(choice)
+    if now is None or then is None:
+        return False
+    behind = max(0.0, last.gain) - now.high
+    return behind > HOPELESS and behind > max(0.0, before.gain) - then.high + HOPELESS_GROWTH
+
+
+def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:
+    """What the leader gains over what the rules choose at a size."""
+    chosen = view.estimate(decided.get(view.bytes, DEFAULT))
+    return view.gain - (chosen.gain if chosen else 0.0)

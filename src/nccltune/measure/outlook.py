@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long measuring takes: what one question costs, and about how much is still to come."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+
+from nccltune.measure.ask import Ask
+from nccltune.measure.lane import COARSE_FACTOR, Lane
+from nccltune.measure.refine import BOUNDARY_RATIO, Curves
+from nccltune.model.choice import DEFAULT, AnyChoice
+
+Predictions = Mapping[int, Mapping[str, float]]
+"""NCCL's own, in us: by bytes and `algorithm/protocol`."""
+
+TARGET_US = 2000.0
+"""About how long a timing takes, all its calls together ..."""
+LEAST_ITERATIONS = 2
+MOST_ITERATIONS = 50
+"""... within these bounds: a mean of 20 calls repeats within 0.3 % inside a node already."""
+FIRST_WARMUP = 2
+"""Untimed calls where a choice runs at a size for the first time: connections are made then."""
+WARMUP = 1
+_UNKNOWN_US = 20.0
+_UNKNOWN_BYTES_PER_US = 25e3
+"""A call of which neither a timing nor a prediction is known: between sockets and NVLink."""
+_OVERHEAD_US = 300.0
+"""Of one timing besides its calls: switching, synchronising, telling."""
+_ROUNDS_TO_COME = 3
+"""Rounds that a new size typically takes until it is settled."""
+_MOST_ROUNDS_AHEAD = 8
+_AFTER_EXPLORING = 1.5
+"""What comes after exploring in units of what exploring costs, before anything is known."""
+
+
+class Clock:
+    """What timings of one collective cost, from its own timings or else NCCL's predictions."""
+
+    def __init__(self, lane: Lane, predictions: Predictions) -> None:
+        self._curves = Curves(lane.timings)
+        self._predictions = predictions
+
+    def call_us(self, size: int, choice: AnyChoice) -> float:
+        """About how long one call takes."""
+        log = self._curves.log_time(size, choice)
+        if log is not None:
+            return math.exp(log)
+        near = self._curves.nearest(size, choice) or self._predicted(size, choice)
+        if near is None and choice != DEFAULT:
+            near = self._curves.nearest(size, DEFAULT)
+        if near is None:
+            return _UNKNOWN_US + size / _UNKNOWN_BYTES_PER_US
+        at, log = near
+        return math.exp(log) * (max(1.0, size / at) if size > at else 1.0)
+
+    def seconds(self, ask: Ask) -> float:
+        """About how long an ask takes on the GPUs."""
+        iterations = {size: self.iterations(size) for size in ask.sizes}
+        return 1e-6 * math.fsum(
+            point_us(self.call_us(key.bytes, key.choice), warmup(ask), iterations[key.bytes])
+            for key in ask.points()
+        )
+
+    def iterations(self, size: int) -> int:
+        """Calls of one timing, the same for every choice at a size."""
+        wanted = round(TARGET_US / self.call_us(size, DEFAULT))
+        return min(max(wanted, LEAST_ITERATIONS), MOST_ITERATIONS)
+
+    def _predicted(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
+        if not self._predictions:
+            return None
+        near = min(self._predictions, key=lambda other: abs(math.log(other / size)))
+        costs = self._predictions[near]
+        cost = (
+            min(costs.values(), default=0.0)
+            if isinstance(choice, str)
+            else costs.get(choice.without_channels().label, 0.0)
+        )
+        return (near, math.log(cost)) if cost > 0 else None
+
+
+def warmup(ask: Ask) -> int:
+    """Untimed calls before each timing of an ask."""
+    return FIRST_WARMUP if ask.check else WARMUP
+
+
+def point_us(call_us: float, warmup_calls: int, iterations: int) -> float:
+    """How long one timing takes, all its calls together, where one call takes `call_us`."""
+    return call_us * (warmup_calls + iterations) + _OVERHEAD_US
+
+
+def seconds_left(lane: Lane, clock: Clock) -> float:
+    """About how long a lane still takes. Rough: what will be found decides what is measured."""
+    exploring = math.fsum(
+        clock.seconds(Ask(lane.collective, (size,), (DEFAULT, *lane.legal), 0, check=True))
+        for size in lane.unexplored
+    )
+    if exploring:
+        return exploring * (1 + _AFTER_EXPLORING)
+    threshold = math.log1p(lane.options.threshold)
+    total = 0.0
+    ordered = list(lane.views.values())
+    unsettled = set(lane.unsettled())
+    for view in ordered:
+        if view.unsure or view.bytes in unsettled:
+            needed = math.ceil(view.rounds * ((view.stake / threshold) ** 2 - 1))
+            rounds = min(max(1, needed), _MOST_ROUNDS_AHEAD)
+            choices: tuple[AnyChoice, ...] = (DEFAULT, *lane.worth_repeating(view))
+            ask = Ask(lane.collective, (view.bytes,), choices, 0)
+            total += rounds * clock.seconds(ask)
+    for left, right in pairwise(ordered):
+        ratio = right.bytes / left.bytes
+        if left.best != right.best and BOUNDARY_RATIO < ratio <= COARSE_FACTOR:
+            halvings = math.ceil(math.log2(math.log(ratio) / math.log(BOUNDARY_RATIO)))
+            pair = tuple(dict.fromkeys((DEFAULT, left.best, right.best)))
+            ask = Ask(lane.collective, (right.bytes,), pair, 1)
+            total += halvings * _ROUNDS_TO_COME * clock.seconds(ask)
+    return total

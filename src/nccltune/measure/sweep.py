@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carries a plan out: asks the study first, then the bench; keeps every point; minds the budget."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from nccltune.measure.ask import Ask, Key
+from nccltune.measure.bench import Bench
+from nccltune.measure.conversation import Measure, Point, Table, TableRow
+from nccltune.measure.grid import Grid
+from nccltune.measure.lane import Decide, Lane, Options
+from nccltune.measure.outlook import Predictions, point_us
+from nccltune.measure.plan import EXHAUSTIVE_FACTOR, ExhaustivePlan, Plan
+from nccltune.measure.record import Record, conditions
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.names import nearest
+from nccltune.model.scale import Scale
+
+_REQUEST_S = 0.5
+"""About how long one request may take: the bench cannot be stopped within one, only between."""
+_TIMEOUT_S = 30.0
+_TIMEOUT_FACTOR = 20.0
+"""A point that takes this many times longer than expected is stuck."""
+
+
+class Wanted(NamedTuple):
+    """What to sweep. `rounds` is the number of rounds of a full grid, None for an adaptive plan;
+    `threshold` is a gain (0.01 is 1 %)."""
+
+    collectives: Sequence[Collective]
+    low: int
+    high: int
+    threshold: float = 0.01
+    rounds: int | None = None
+    budget_s: float | None = None
+    seed: int = 1
+
+
+class Status(NamedTuple):
+    """Where a sweep stands. `point` is the newest timing, `default_us` the default's at that size;
+    `left_s` is a rough guess."""
+
+    spent_s: float
+    left_s: float
+    points: int
+    known: int
+    collective: Collective | None
+    point: Point | None
+    default_us: float | None
+
+
+class Watcher(Protocol):
+    """Is told how it goes."""
+
+    def update(self, status: Status, plan: Plan) -> None:
+        """Called after every few points."""
+
+
+class Outcome(NamedTuple):
+    """How a sweep ended: `reason` is `done` or `budget`. `failures` are the points that gave no
+    timing, new ones and those known from the study."""
+
+    reason: str
+    points: int
+    known: int
+    seconds: float
+    failures: list[tuple[Key, Point]]
+
+
+class Survey(NamedTuple):
+    """What NCCL says of one collective before anything is measured."""
+
+    grid: Grid
+    legal: list[Choice]
+    predicted: dict[int, Choice]
+    costs: Predictions
+
+
+def survey(bench: Bench, wanted: Wanted) -> list[Survey]:
+    """Ask NCCL for its own tables: what it can run, what it would pick, what it expects.
+
+    Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
+    offers nothing to choose from.
+    """
+    able = bench.hello.can.collectives
+    found = []
+    for collective in wanted.collectives:
+        if collective.value not in able:
+            raise InputError(
+                f"{collective.value} cannot be measured here",
+                where="--collectives",
+                hint=nearest(collective.value, able),
+            )
+        grid = Grid(collective, bench.hello.ranks, wanted.low, wanted.high)
+        request = Table(id=0, collective=collective, bytes=grid.every(EXHAUSTIVE_FACTOR))
+        found.append(_survey(grid, bench.tables(request)))
+    if not any(item.legal for item in found):
+        raise PlatformError(
+            f"NCCL {bench.hello.nccl.version} offers no choice: it gave the tuner plugin no table",
+            hint="NCCL 2.22 or later is needed, and neither NCCL_ALGO nor NCCL_PROTO may be set",
+        )
+    return found
+
+
+def make_plan(
+    surveys: Sequence[Survey], wanted: Wanted, scale: Scale, decide: Decide, *, chunks: bool
+) -> Plan:
+    """The plan for what was asked. `decide` says what the rules would choose by some timings."""
+    lanes = [
+        Lane(
+            item.grid,
+            scale,
+            item.legal,
+            decide,
+            Options(threshold=wanted.threshold, chunks=chunks),
+            predicted=item.predicted,
+        )
+        for item in surveys
+    ]
+    costs = {item.grid.collective: item.costs for item in surveys}
+    if wanted.rounds is not None:
+        return ExhaustivePlan(lanes, costs, rounds=wanted.rounds)
+    return Plan(lanes, costs)
+
+
+class Sweep:
+    """One run of a plan. `now` is a clock in seconds; a replay counts recorded time instead."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        bench: Bench,
+        record: Record,
+        wanted: Wanted,
+        watcher: Watcher,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._plan = plan
+        self._bench = bench
+        self._record = record
+        self._wanted = wanted
+        self._watcher = watcher
+        self._now = now
+        self._started = now()
+        self._replayed_s = 0.0
+        self._expected_s = 0.0
+        self._points = 0
+        self._reused = 0
+        self._failures: list[tuple[Key, Point]] = []
+        self._default_us: dict[tuple[Collective, int], float] = {}
+
+    @property
+    def outcome(self) -> Outcome:
+        """How far it has come."""
+        return Outcome("done", self._points, self._reused, self.spent_s, self._failures)
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds so far: of a replay those that were recorded."""
+        if self._bench.hello.replay is not None:
+            return self._replayed_s
+        return self._now() - self._started
+
+    def run(self) -> Outcome:
+        """Measure until the plan has no question left or the budget is spent. What is measured is
+        in the study when this returns or raises."""
+        known = self._record.known()
+        while asks := self._plan.step():
+            missing: list[Ask] = []
+            for ask in asks:
+                missing += ask.without(known)
+                for key in ask.points():
+                    if key in known:
+                        self._reused += 1
+                        self._take(key, known[key])
+            for ask in missing:
+                for request, part in self._requests(ask):
+                    expected = self._plan.seconds(part)
+                    if not self._affordable(expected):
+                        return self.outcome._replace(reason="budget")
+                    self._expected_s += expected
+                    self._measure(request, part)
+        return self.outcome
+
+    def _affordable(self, seconds: float) -> bool:
+        budget = self._wanted.budget_s
+        return budget is None or self.spent_s + seconds * self._slowness() <= budget
+
+    def _slowness(self) -> float:
+        """How long things really take beside what was expected of them."""
+        if self._expected_s < _REQUEST_S:
+            return 1.0
+        return min(max(self.spent_s / self._expected_s, 0.2), 5.0)
+
+    def _requests(self, ask: Ask) -> Iterator[tuple[Measure, Ask]]:
+        """Requests for an ask: sizes that need the same number of iterations together, and none
+        that takes long if it can be split."""
+        grouped: dict[int, list[int]] = {}
+        for size in ask.sizes:
+            grouped.setdefault(self._plan.iterations(ask.collective, size), []).append(size)
+        for iterations, sizes in grouped.items():
+            part: list[int] = []
+            seconds = 0.0
+            for size in sizes:
+                one = self._plan.seconds(ask._replace(sizes=(size,)))
+                if part and seconds + one > _REQUEST_S:
+                    yield self._request(ask._replace(sizes=tuple(part)), iterations)
+                    part, seconds = [], 0.0
+                part.append(size)
+                seconds += one
+            yield self._request(ask._replace(sizes=tuple(part)), iterations)
+
+    def _request(self, ask: Ask, iterations: int) -> tuple[Measure, Ask]:
+        dtype, redop, root = conditions(ask.collective)
+        longest = max(self._plan.seconds(ask._replace(sizes=(size,))) for size in ask.sizes)
+        request = Measure(
+            id=0,
+            collective=ask.collective,
+            bytes=list(ask.sizes),
+            choices=list(ask.choices),
+            dtype=dtype,
+            redop=redop or "sum",
+            root=root or 0,
+            first_round=ask.round,
+            default_repeats=len(ask.repeats),
+            warmup=self._plan.warmup(ask),
+            iterations=iterations,
+            seed=self._wanted.seed,
+            check=ask.check,
+            timeout_s=max(_TIMEOUT_S, _TIMEOUT_FACTOR * longest),
+        )
+        return request, ask
+
+    def _measure(self, request: Measure, ask: Ask) -> None:
+        for points in self._bench.measure(request):
+            told = [(self._key(ask, point), point) for point in points]
+            self._record.append(told)
+            for key, point in told:
+                self._points += 1
+                if point.time_us is not None:
+                    call = point_us(point.time_us, request.warmup, point.iterations or 1)
+                    self._replayed_s += 1e-6 * call
+                self._take(key, point)
+            self._tell(*told[-1])
+
+    @staticmethod
+    def _key(ask: Ask, point: Point) -> Key:
+        """Which of the points asked for this is: the bench counts repeats from 0."""
+        repeat = ask.repeats[point.repeat] if point.choice == DEFAULT else 0
+        return Key(ask.collective, point.bytes, point.choice, point.round, repeat)
+
+    def _take(self, key: Key, point: Point) -> None:
+        if not point.ok:
+            self._failures.append((key, point))
+        elif key.choice == DEFAULT and point.time_us is not None:
+            self._default_us[key.collective, key.bytes] = point.time_us
+        self._plan.feed(key, point)
+
+    def _tell(self, key: Key, point: Point) -> None:
+        status = Status(
+            spent_s=self.spent_s,
+            left_s=self._slowness() * self._plan.seconds_left(),
+            points=self._points,
+            known=self._reused,
+            collective=key.collective,
+            point=point,
+            default_us=self._default_us.get((key.collective, key.bytes)),
+        )
+        self._watcher.update(status, self._plan)
+
+
+def _survey(grid: Grid, rows: Sequence[TableRow]) -> Survey:
+    legal: dict[Choice, None] = {}
+    predicted: dict[int, Choice] = {}
+    costs: dict[int, Mapping[str, float]] = {}
+    for row in rows:
+        choices = {label: choice for label in row.costs if (choice := _choice(label)) is not None}
+        legal.update(dict.fromkeys(choices.values()))
+        known = {label: cost for label, cost in row.costs.items() if cost and label in choices}
+        if known:
+            costs[row.bytes] = known
+        if row.predicted is not None and row.predicted.algorithm and row.predicted.protocol:
+            choice = _choice(f"{row.predicted.algorithm}/{row.predicted.protocol}")
+            if choice is not None:
+                predicted[row.bytes] = choice
+    return Survey(grid, sorted(legal, key=lambda choice: choice.label), predicted, costs)
+
+
+def _choice(label: str) -> Choice | None:
+    """A combination by its label; None for one of a newer NCCL that no rule could name."""
+    try:
+        choice: AnyChoice = parse_choice(label)
+    except InputError:
+        return None
+    return choice if isinstance(choice, Choice) else None

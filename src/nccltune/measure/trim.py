@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Channel counts and chunk sizes of a choice that a rule will name.
+
+Channels are SMs taken from compute, so fewer are better where they cost nothing: powers of two
+below what ran, downwards until the time suffers. A chunk size has to be faster to be kept: half
+and twice what ran.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from nccltune.measure.conversation import Ran
+from nccltune.measure.view import SizeView
+from nccltune.model.choice import Choice
+
+CHANNEL_TOLERANCE = 0.02
+"""Log time that fewer channels may cost; the rule search's own default."""
+_PROBE_ROUNDS = 2
+_ROUNDS = 4
+
+
+class Trial(NamedTuple):
+    """Rounds to measure."""
+
+    sizes: Sequence[int]
+    choices: Sequence[Choice]
+    rounds: int
+
+
+def next_trial(
+    base: Choice,
+    views: Sequence[SizeView],
+    ran: Mapping[int, Ran | None],
+    impossible: Collection[Choice],
+    *,
+    chunks: bool,
+) -> Trial | None:
+    """The next thing to try in the range `views` of the rule for `base`; None when all is known.
+
+    `ran` says by size what ran for `base`; `impossible` could not be run somewhere.
+    """
+    for channels in _channel_ladder(ran):
+        variant = Choice(base.algorithm, base.protocol, channels)
+        if variant in impossible:
+            break
+        trial, good = _judge(base, variant, views, -CHANNEL_TOLERANCE)
+        if trial is not None:
+            return trial
+        if not good:
+            break
+    for chunk in _chunks(ran) if chunks else ():
+        variant = Choice(base.algorithm, base.protocol, None, chunk)
+        if variant not in impossible:
+            trial, _ = _judge(base, variant, views, CHANNEL_TOLERANCE)
+            if trial is not None:
+                return trial
+    return None
+
+
+def _judge(
+    base: Choice, variant: Choice, views: Sequence[SizeView], least_lead: float
+) -> tuple[Trial | None, bool]:
+    """What is missing to know whether `variant` is at least `least_lead` faster than `base`, or
+    the verdict. The largest size is tried first: it asks the most of channels."""
+    largest = views[-1]
+    probe = largest.estimates.get(variant)
+    if probe is None or probe.n < _PROBE_ROUNDS:
+        rounds = _PROBE_ROUNDS - (probe.n if probe else 0)
+        return Trial([largest.bytes], [base, variant], rounds), False
+    if probe.high < largest.estimates[base].gain + least_lead:
+        return None, False
+    missing = [
+        view.bytes
+        for view in views
+        if (estimate := view.estimates.get(variant)) is None or estimate.n < _ROUNDS
+    ]
+    if missing:
+        return Trial(missing, [base, variant], 1), False
+    lead = sum(view.estimates[variant].gain - view.estimates[base].gain for view in views)
+    return None, lead / len(views) >= least_lead
+
+
+def _channel_ladder(ran: Mapping[int, Ran | None]) -> list[int]:
+    """Powers of two below the most channels that ran, downwards."""
+    most = max((item.channels or 0 for item in ran.values() if item), default=0)
+    return [1 << power for power in range(7, -1, -1) if 1 << power < most]
+
+
+def _chunks(ran: Mapping[int, Ran | None]) -> list[int]:
+    most = max((item.chunk_bytes or 0 for item in ran.values() if item), default=0)
+    return [most // 2, most * 2] if most > 1 else []
