@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Profiler interface v5, symbol ncclProfiler_v5, since NCCL 2.28.
+// Native in 2.28; accepted later when no newer symbol is exported (2.32.3 looks for v7 to v1).
+// Frozen: a change of layout is a new version and a new header. Only the members that we read are
+// spelt out; checked against NCCL 2.28.9, and the translation of later versions against 2.30.7.
+#ifndef NCCLTUNE_ABI_PROFILER_V5_H_
+#define NCCLTUNE_ABI_PROFILER_V5_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/tuner_types.h"
+
+namespace nccltune::abi {
+
+// Event types, which are also the bits of the activation mask.
+inline constexpr uint64_t kProfileCollective = 1U << 1U;
+inline constexpr uint64_t kProfilePointToPoint = 1U << 2U;
+
+// An event of type kProfileCollective: one enqueued collective.
+struct ProfilerCollectiveV5 {
+  uint64_t sequence;
+  const char* function;  // "AllReduce"
+  const void* send;
+  void* receive;
+  size_t count;
+  int root;
+  const char* type;
+  uint8_t channels;
+  uint8_t warps;
+  const char* algorithm;  // "TREE", "RING", "COLLNET_DIRECT", ...
+  const char* protocol;   // "LL", "LL128", "SIMPLE"
+  void* parent_group;
+};
+
+// An event of type kProfilePointToPoint: one enqueued send or receive.
+struct ProfilerPointToPointV5 {
+  const char* function;  // "Send" or "Recv"
+  void* buffer;
+  const char* type;
+  size_t count;
+  int peer;
+  uint8_t channels;
+  void* parent_group;
+};
+
+struct ProfilerEventV5 {
+  uint64_t type;
+  void* parent;
+  int rank;
+  union {
+    ProfilerCollectiveV5 collective;
+    ProfilerPointToPointV5 point_to_point;
+  };
+};
+static_assert(offsetof(ProfilerEventV5, type) == 0);
+static_assert(offsetof(ProfilerEventV5, parent) == 8);
+static_assert(offsetof(ProfilerEventV5, rank) == 16);
+static_assert(offsetof(ProfilerEventV5, collective) == 24);
+static_assert(offsetof(ProfilerEventV5, point_to_point) == 24);
+static_assert(offsetof(ProfilerCollectiveV5, channels) == 56);
+static_assert(offsetof(ProfilerCollectiveV5, algorithm) == 64);
+static_assert(offsetof(ProfilerCollectiveV5, protocol) == 72);
+static_assert(sizeof(ProfilerCollectiveV5) == 88);
+static_assert(offsetof(ProfilerPointToPointV5, channels) == 36);
+static_assert(sizeof(ProfilerPointToPointV5) == 48);
+
+struct ProfilerV5 {
+  const char* name;
+
+  // Once per communicator. *mask belongs to NCCL and to the whole process; it may be changed at any
+  // time, and each call that is enqueued takes the value that it finds.
+  Result (*init)(void** context, uint64_t communicator_id, int* mask,
+                 const char* communicator_name, int nodes, int ranks, int rank, LogFunction log);
+
+  // A null *handle means that the event's end is of no interest.
+  Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);
+  Result (*stop_event)(void* handle);
+  Result (*record_event_state)(void* handle, int state, void* arguments);
+  Result (*finalize)(void* context);
+};
+static_assert(offsetof(ProfilerV5, name) == 0);
+static_assert(offsetof(ProfilerV5, init) == 8);
+static_assert(offsetof(ProfilerV5, start_event) == 16);
+static_assert(offsetof(ProfilerV5, stop_event) == 24);
+static_assert(offsetof(ProfilerV5, record_event_state) == 32);
+static_assert(offsetof(ProfilerV5, finalize) == 40);
+static_assert(sizeof(ProfilerV5) == 48);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_PROFILER_V5_H_

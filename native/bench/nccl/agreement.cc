@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/agreement.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "bench/archive.h"
+#include "common/content_hash.h"
+#include "common/text.h"
+
+namespace nccltune::bench {
+
+// Not in an unnamed namespace, where the archives would not find them.
+template <typename Archive>
+static void Describe(Archive& archive, OpenError& error) {
+  archive(error.kind, error.text, error.hint, error.rank);
+}
+
+template <typename Archive>
+static void Describe(Archive& archive, StepError& error) {
+  archive(error.kind, error.text, error.rank, error.fatal);
+}
+
+template <typename Archive>
+static void Describe(Archive& archive, Introduction& introduction) {
+  archive(introduction.error, introduction.nccl_version, introduction.host_hash,
+          introduction.gpu_ids, introduction.compute_capability);
+}
+
+namespace {
+
+StepError Ending() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
+
+}  // namespace
+
+bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introduction>* all) {
+  Writer writer;
+  writer(mine);
+  std::vector<std::string> parts;
+  if (!exchange->AllGather(writer.Take(), &parts)) return false;
+  all->resize(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    Reader reader(parts[i]);
+    reader((*all)[i]);
+    if (!reader.Finished()) return false;
+  }
+  return true;
+}
+
+std::optional<OpenError> Obstacle(const std::vector<Introduction>& all) {
+  for (const Introduction& one : all) {
+    if (one.error) return one.error;
+  }
+  std::map<std::string, int> rank_of;
+  int rank = 0;
+  for (const Introduction& one : all) {
+    if (one.nccl_version != all.front().nccl_version) {
+      return OpenError{OpenError::Kind::kBadInput,
+                       "rank 0 has NCCL " + all.front().nccl_version + " and rank " +
+                           std::to_string(rank) + " NCCL " + one.nccl_version,
+                       "--nccl PATH names the same library everywhere", rank};
+    }
+    for (const std::string& id : one.gpu_ids) {
+      const auto [place, is_new] = rank_of.emplace(id, rank);
+      if (!is_new) {
+        return OpenError{OpenError::Kind::kBadInput,
+                         "ranks " + std::to_string(place->second) + " and " +
+                             std::to_string(rank) + " are on the same GPU",
+                         "start no more ranks on a host than it has GPUs, and give each process "
+                         "its local rank or a CUDA_VISIBLE_DEVICES of its own",
+                         rank};
+      }
+      ++rank;
+    }
+  }
+  return std::nullopt;
+}
+
+int HostsOf(const std::vector<Introduction>& all) {
+  std::set<std::string> hosts;
+  for (const Introduction& one : all) hosts.insert(one.host_hash);
+  return static_cast<int>(hosts.size());
+}
+
+std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError>& mine) {
+  std::string bytes;
+  if (mine) {
+    Writer writer;
+    writer(*mine);
+    bytes = writer.Take();
+  }
+  std::vector<std::string> all;
+  if (!exchange->AllGather(bytes, &all)) return Ending();
+  for (const std::string& part : all) {
+    if (part.empty()) continue;
+    StepError error;
+    Reader reader(part);
+    reader(error);
+    return reader.Finished() ? error : Ending();
+  }
+  return std::nullopt;
+}
+
+std::string HostHash() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return Hex64(ContentHash(std::string(name.data()) + boot));
+}
+
+}  // namespace nccltune::bench

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/call_layout.h"
+
+#include <string>
+
+namespace nccltune::bench {
+namespace {
+
+constexpr size_t kAlignment = 16;
+
+// The size is spread over the ranks, and the call's count is one rank's share.
+bool IsShared(Collective collective) {
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return true;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kAllReduce:
+    case Collective::kSendRecv:
+      return false;
+  }
+  return false;
+}
+
+std::string NameOf(Collective collective) {
+  return std::string(AllCollectiveNames()[static_cast<size_t>(collective)]);
+}
+
+StepError Unsupported(std::string text) {
+  return {.kind = ErrorKind::kUnsupported, .text = std::move(text), .rank = -1, .fatal = false};
+}
+
+size_t CountFor(const Step& step, int ranks) {
+  const size_t element = static_cast<size_t>(SizeOf(step.dtype));
+  if (!IsShared(step.collective)) return step.bytes / element;
+  const size_t share = step.bytes / static_cast<size_t>(ranks);
+  const bool whole = step.bytes % (static_cast<size_t>(ranks) * element) == 0;
+  if (whole || share < kAlignment) return share / element;
+  return share / kAlignment * kAlignment / element;
+}
+
+}  // namespace
+
+std::optional<StepError> LayOut(const Step& step, int rank, int ranks, CallLayout* layout) {
+  const bool exchanges =
+      step.collective == Collective::kSendRecv || step.collective == Collective::kAllToAll;
+  if (step.in_place && exchanges) {
+    return Unsupported(NameOf(step.collective) + " has no in-place form");
+  }
+  if (HasRoot(step.collective) && (step.root < 0 || step.root >= ranks)) {
+    return Unsupported("there is no rank " + std::to_string(step.root) + " to be the root");
+  }
+  const size_t element = static_cast<size_t>(SizeOf(step.dtype));
+  *layout = {};
+  layout->count = CountFor(step, ranks);
+  if (layout->count == 0) {
+    return Unsupported(std::to_string(step.bytes) + " bytes hold no element of " +
+                       std::to_string(element) + " bytes" +
+                       (IsShared(step.collective) ? " for each rank" : ""));
+  }
+  const size_t part = layout->count * element;
+  const size_t whole = IsShared(step.collective) ? part * static_cast<size_t>(ranks) : part;
+  layout->bytes = whole;
+  layout->send_bytes = whole;
+  layout->receive_bytes = whole;
+  const size_t own = part * static_cast<size_t>(rank);
+  switch (step.collective) {
+    case Collective::kAllGather:
+    case Collective::kGather:
+      layout->send_bytes = part;
+      layout->send_offset = own;
+      break;
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      layout->receive_bytes = part;
+      layout->receive_offset = own;
+      break;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+    case Collective::kAllReduce:
+    case Collective::kSendRecv:
+    case Collective::kAllToAll:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::vector<ResultPart> ResultOf(const Step& step, const CallLayout& layout, int rank, int ranks) {
+  const size_t count = layout.count;
+  const size_t part = count * static_cast<size_t>(SizeOf(step.dtype));
+  const size_t own = count * static_cast<size_t>(rank);
+  std::vector<ResultPart> parts;
+  switch (step.collective) {
+    case Collective::kBroadcast:
+      parts.push_back({step.root, 0, count, 0});
+      break;
+    case Collective::kReduce:
+      if (rank == step.root) parts.push_back({ResultPart::kReduced, 0, count, 0});
+      break;
+    case Collective::kAllReduce:
+      parts.push_back({ResultPart::kReduced, 0, count, 0});
+      break;
+    case Collective::kReduceScatter:
+      parts.push_back({ResultPart::kReduced, 0, count, own});
+      break;
+    case Collective::kSendRecv:
+      parts.push_back({(rank + ranks - 1) % ranks, 0, count, 0});
+      break;
+    case Collective::kScatter:
+      parts.push_back({step.root, 0, count, own});
+      break;
+    case Collective::kGather:
+      if (rank != step.root) break;
+      [[fallthrough]];
+    case Collective::kAllGather:
+      for (int source = 0; source < ranks; ++source) {
+        parts.push_back({source, part * static_cast<size_t>(source), count, 0});
+      }
+      break;
+    case Collective::kAllToAll:
+      for (int source = 0; source < ranks; ++source) {
+        parts.push_back({source, part * static_cast<size_t>(source), count, own});
+      }
+      break;
+  }
+  return parts;
+}
+
+}  // namespace nccltune::bench

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/device_buffers.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace nccltune::bench {
+namespace {
+
+// Left to NCCL, which allocates when a choice is first used, and to others.
+constexpr size_t kLeftFree = size_t{1} << 30U;
+constexpr size_t kGranule = size_t{2} << 20U;  // pages of the GPU
+constexpr size_t kPlaceAlignment = 512;
+constexpr size_t kWidestElement = 8;
+constexpr size_t kMeetingPointBytes = 512;
+
+size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* Pointer(cuda::DevicePointer address) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+// "1536 MiB", "17 KiB": down to the next whole unit of which there are at least two.
+std::string Amount(size_t bytes) {
+  constexpr const char* kUnits[] = {" bytes", " KiB", " MiB", " GiB"};
+  size_t unit = 0;
+  while (unit + 1 < std::size(kUnits) && bytes >= size_t{2} << 10U) {
+    bytes >>= 10U;
+    ++unit;
+  }
+  return std::to_string(bytes) + kUnits[unit];
+}
+
+}  // namespace
+
+size_t DeviceBuffers::LeastBytes() {
+  if (least_bytes_ == 0) {
+    int cache = 0;
+    cuda_->cuDeviceGetAttribute(&cache, cuda::kL2CacheSize, device_);
+    least_bytes_ = RoundedUp(2 * static_cast<size_t>(std::max(cache, 1)), kGranule);
+  }
+  return least_bytes_;
+}
+
+std::optional<StepError> DeviceBuffers::ReserveMeetingPoint() {
+  if (auto error = cuda_.Check(cuda_->cuMemAlloc_v2(&meeting_point_, kMeetingPointBytes),
+                               "allocate memory", rank_)) {
+    return error;
+  }
+  return cuda_.Check(cuda_->cuMemAlloc_v2(&pattern_, kPatternElements * kWidestElement),
+                     "allocate memory", rank_);
+}
+
+std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayout& layout,
+                                                nccl::Comm comm) {
+  const size_t send = step.in_place ? 0 : RoundedUp(layout.send_bytes, kGranule);
+  const size_t receive = RoundedUp(step.in_place ? layout.region_bytes() : layout.receive_bytes,
+                                   kGranule);
+  const bool has_kind = receive_.start != 0 && receive_.from_nccl == step.registered;
+  if (has_kind && send_.bytes >= send && receive_.bytes >= receive) return std::nullopt;
+  if (!has_kind) {
+    Free(&send_, comm);
+    Free(&receive_, comm);
+  }
+  size_t free = 0;
+  size_t total = 0;
+  if (auto error = cuda_.Check(cuda_->cuMemGetInfo_v2(&free, &total), "ask for memory", rank_)) {
+    return error;
+  }
+  const size_t held = send_.bytes + receive_.bytes;
+  const size_t kept = std::min(kLeftFree, total / 16);
+  const size_t available = free + held > kept ? free + held - kept : 0;
+  // What is there never shrinks, so that alternating sizes do not allocate each time.
+  size_t new_send = std::max({send, send_.bytes, LeastBytes()});
+  size_t new_receive = std::max({receive, receive_.bytes, LeastBytes()});
+  if (new_send + new_receive > available) {
+    new_send = send;
+    new_receive = receive;
+    Free(&send_, comm);
+    Free(&receive_, comm);
+  }
+  if (new_send + new_receive > available) {
+    return DoesNotFit(step, send + receive, available);
+  }
+  if (auto error = Grow(&send_, new_send, step.registered, comm)) return error;
+  return Grow(&receive_, new_receive, step.registered, comm);
+}
+
+std::optional<StepError> DeviceBuffers::DoesNotFit(const Step& step, size_t needed,
+                                                   size_t available) const {
+  const double share = static_cast<double>(available) / static_cast<double>(needed);
+  const auto fitting = static_cast<size_t>(share * static_cast<double>(step.bytes));
+  return StepError{.kind = ErrorKind::kMemory,
+                   .text = Amount(step.bytes) + " take " + Amount(needed) +
+                           " of a GPU's memory, and " + Amount(available) +
+                           " are free: " + Amount(fitting) + " would fit",
+                   .rank = rank_,
+                   .fatal = false};
+}
+
+std::optional<StepError> DeviceBuffers::Grow(Buffer* buffer, size_t bytes, bool registered,
+                                             nccl::Comm comm) {
+  if (buffer->bytes >= bytes) return std::nullopt;
+  Free(buffer, comm);
+  if (registered) {
+    void* start = nullptr;
+    if (auto error =
+            nccl_.Check(nccl_->ncclMemAlloc(&start, bytes), "allocate memory", rank_, comm)) {
+      error->kind = ErrorKind::kMemory;
+      error->fatal = false;
+      return error;
+    }
+    buffer->start = static_cast<cuda::DevicePointer>(reinterpret_cast<uintptr_t>(start));
+    buffer->from_nccl = true;
+    buffer->bytes = bytes;
+    return nccl_.Check(nccl_->ncclCommRegister(comm, start, bytes, &buffer->registration),
+                       "register a buffer", rank_, comm);
+  }
+  const cuda::Result result = cuda_->cuMemAlloc_v2(&buffer->start, bytes);
+  if (result == cuda::kOutOfMemory) {
+    buffer->start = 0;
+    return StepError{.kind = ErrorKind::kMemory,
+                     .text = Amount(bytes) + " of a GPU's memory could not be had",
+                     .rank = rank_,
+                     .fatal = false};
+  }
+  if (auto error = cuda_.Check(result, "allocate memory", rank_)) return error;
+  buffer->bytes = bytes;
+  return std::nullopt;
+}
+
+void DeviceBuffers::Free(Buffer* buffer, nccl::Comm comm) {
+  if (buffer->start != 0) {
+    if (buffer->registration != nullptr && comm != nullptr) {
+      nccl_->ncclCommDeregister(comm, buffer->registration);
+    }
+    if (buffer->from_nccl) {
+      nccl_->ncclMemFree(Pointer(buffer->start));
+    } else {
+      cuda_->cuMemFree_v2(buffer->start);
+    }
+  }
+  *buffer = {};
+}
+
+void DeviceBuffers::Release(nccl::Comm comm) {
+  Free(&send_, comm);
+  Free(&receive_, comm);
+  if (pattern_ != 0) cuda_->cuMemFree_v2(pattern_);
+  if (meeting_point_ != 0) cuda_->cuMemFree_v2(meeting_point_);
+  pattern_ = 0;
+  meeting_point_ = 0;
+}
+
+std::optional<StepError> DeviceBuffers::FillFor(const Step& step, const PatternKey& key,
+                                                const Bytes& pattern, cuda::Stream stream) {
+  if (pattern_key_ != key) {
+    pattern_key_.reset();
+    if (auto error = cuda_.Check(
+            cuda_->cuMemcpyHtoDAsync_v2(pattern_, pattern.data(), pattern.size(), stream),
+            "copy data to the GPU", rank_)) {
+      return error;
+    }
+    pattern_key_ = key;
+    pattern_bytes_ = pattern.size();
+  }
+  Buffer* const read = step.in_place ? &receive_ : &send_;
+  return read->holds == key ? std::nullopt : Fill(read, key, stream);
+}
+
+std::optional<StepError> DeviceBuffers::Fill(Buffer* buffer, const PatternKey& key,
+                                             cuda::Stream stream) const {
+  buffer->holds = key;
+  return Repeat(buffer->start, buffer->bytes, stream);
+}
+
+std::optional<StepError> DeviceBuffers::Repeat(cuda::DevicePointer to, size_t bytes,
+                                               cuda::Stream stream) const {
+  // Doubles what is there, which stays a whole number of patterns until the last copy.
+  size_t done = std::min(pattern_bytes_, bytes);
+  cuda::Result result = cuda_->cuMemcpyDtoDAsync_v2(to, pattern_, done, stream);
+  while (result == cuda::kSuccess && done < bytes) {
+    const size_t more = std::min(done, bytes - done);
+    result = cuda_->cuMemcpyDtoDAsync_v2(to + done, to, more, stream);
+    done += more;
+  }
+  return cuda_.Check(result, "copy data on the GPU", rank_);
+}
+
+size_t DeviceBuffers::places(const Step& step, const CallLayout& layout) const {
+  if (step.in_place) return receive_.bytes / RoundedUp(layout.region_bytes(), kPlaceAlignment);
+  return std::min(send_.bytes / RoundedUp(layout.send_bytes, kPlaceAlignment),
+                  receive_.bytes / RoundedUp(layout.receive_bytes, kPlaceAlignment));
+}
+
+CallBuffers DeviceBuffers::At(const Step& step, const CallLayout& layout, size_t place) const {
+  if (step.in_place) {
+    const cuda::DevicePointer region =
+        receive_.start + place * RoundedUp(layout.region_bytes(), kPlaceAlignment);
+    return {region + layout.send_offset, region + layout.receive_offset};
+  }
+  return {send_.start + place * RoundedUp(layout.send_bytes, kPlaceAlignment),
+          receive_.start + place * RoundedUp(layout.receive_bytes, kPlaceAlignment)};
+}
+
+}  // namespace nccltune::bench

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One GPU, which is one rank: its context, stream, communicator and buffers.
+#ifndef NCCLTUNE_BENCH_NCCL_GPU_H_
+#define NCCLTUNE_BENCH_NCCL_GPU_H_
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "bench/nccl/call_layout.h"
+#include "bench/nccl/cuda_driver.h"
+#include "bench/nccl/device_buffers.h"
+#include "bench/nccl/nccl_library.h"
+#include "bench/nccl/result_check.h"
+#include "bench/step.h"
+
+namespace nccltune::bench {
+
+// All functions but Stop and Abort are called from one thread, the GPU's own.
+class Gpu {
+ public:
+  // `ordinal` among the devices that the driver shows. `stop` ends every wait.
+  Gpu(const CudaDriver& cuda, const NcclLibrary& nccl, int ordinal, int rank, int ranks,
+      const std::atomic<bool>& stop)
+      : cuda_(cuda), nccl_(nccl), ordinal_(ordinal), rank_(rank), ranks_(ranks), stop_(stop) {}
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int ordinal() const { return ordinal_; }
+  int rank() const { return rank_; }
+  // Of the prepared step.
+  const CallLayout& layout() const { return layout_; }
+  // Whether Meet is a call of the step's own collective.
+  static bool MeetsByItself(Collective collective);
+
+  // Context, stream and events.
+  std::optional<StepError> Open();
+  // With the ranks of all processes.
+  std::optional<StepError> Connect(const nccl::UniqueId& id);
+
+  // Whatever keeps this rank from running the step shows here, before anything is launched.
+  std::optional<StepError> Prepare(const Step& step);
+
+  // Enqueues the prepared step's collective on the place that is `index` after where the step begins.
+  std::optional<StepError> Call(const Step& step, size_t index);
+  // Enqueues a call that no rank ends before all ranks have come to it: the step's own where it is
+  // of that kind, else an all-reduce of one number.
+  std::optional<StepError> Meet(const Step& step, size_t index);
+  // Enqueues an all-reduce of one number.
+  std::optional<StepError> MeetBySum();
+  // Polls until everything enqueued is done.
+  std::optional<StepError> Wait();
+
+  std::optional<StepError> RecordStart();
+  // Polls until everything up to here is done.
+  std::optional<StepError> RecordEndAndWait();
+  // Microseconds between the two.
+  std::optional<StepError> Elapsed(double* us) const;
+
+  // Between the two, calls are put into a graph.
+  std::optional<StepError> BeginCapture();
+  std::optional<StepError> EndCapture(cuda::GraphExec* graph);
+  std::optional<StepError> Launch(cuda::GraphExec graph);
+  void Drop(cuda::GraphExec graph) { cuda_->cuGraphExecDestroy(graph); }
+
+  // For the check: spoils the result region of place 0 and makes its input as it should be.
+  std::optional<StepError> PrepareCheck(const Step& step);
+  // The call of the check, on place 0.
+  std::optional<StepError> CallForCheck(const Step& step);
+  // Counts the wrong elements there.
+  std::optional<StepError> Check(const Step& step, int64_t* wrong);
+
+  // The good end.
+  std::optional<StepError> Close();
+  // After Abort.
+  void Release();
+
+  // From any thread: ends what the communicator has running and the communicator with it. Once.
+  void Abort() noexcept;
+
+ private:
+  std::optional<StepError> PollFor(cuda::Event event);
+  std::optional<StepError> CallAt(const Step& step, const CallBuffers& buffers);
+  std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);
+  nccl::Result SendAndReceive(const Step& step, const CallBuffers& buffers);
+  std::optional<StepError> MakePremul(Dtype dtype);
+  nccl::RedOp RedOpOf(const Step& step) const;
+  size_t FirstPlace(const Step& step) const;
+  nccl::Comm comm() const { return comm_.load(); }
+  std::optional<StepError> CudaCheck(cuda::Result result, const char* what) const {
+    return cuda_.Check(result, what, rank_);
+  }
+  std::optional<StepError> NcclCheck(nccl::Result result, const char* what) const {
+    return nccl_.Check(result, what, rank_, comm());
+  }
+
+  const CudaDriver& cuda_;
+  const NcclLibrary& nccl_;
+  const int ordinal_;
+  const int rank_;
+  const int ranks_;
+  const std::atomic<bool>& stop_;
+
+  cuda::Device device_ = 0;
+  cuda::Context context_ = nullptr;
+  cuda::Stream stream_ = nullptr;
+  cuda::Event start_ = nullptr;
+  cuda::Event end_ = nullptr;
+  cuda::Event done_ = nullptr;
+  void* host_ = nullptr;  // pinned, kMostCheckedBytes
+  std::atomic<nccl::Comm> comm_ = nullptr;
+  std::optional<DeviceBuffers> buffers_;
+  Reference reference_;
+  CallLayout layout_;  // of the prepared step
+  struct Premul {
+    Dtype dtype;
+    nccl::RedOp op;
+  };
+  std::optional<Premul> premul_;
+};
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_NCCL_GPU_H_

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps; nccl_open.cc has how a backend comes to be.
+#include "bench/nccl/nccl_backend.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "bench/nccl/step_run.h"
+#include "host/names.h"
+
+namespace nccltune::bench {
+namespace {
+
+using Failure = std::optional<StepError>;
+
+constexpr double kCloseLimitS = 20;
+constexpr std::chrono::milliseconds kSettle{300};
+constexpr std::chrono::seconds kReleaseLimit{1};
+
+StepError Ending() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
+
+Failure Unsupported(std::string text) {
+  return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
+}
+
+std::string InWords(const Choice& choice) {
+  switch (choice.kind) {
+    case Choice::Kind::kDefault:
+      return "NCCL's default";
+    case Choice::Kind::kTuned:
+      return "the rules' choice";
+    case Choice::Kind::kForced:
+      break;
+  }
+  std::string words = host::CombinationName(choice.combination);
+  if (choice.channels > 0) words += " on " + std::to_string(choice.channels) + " channels";
+  if (choice.chunk_bytes > 0) {
+    words += " in chunks of " + std::to_string(choice.chunk_bytes) + " bytes";
+  }
+  return words;
+}
+
+std::string InWords(const Step& step) {
+  std::string words(AllCollectiveNames()[static_cast<size_t>(step.collective)]);
+  words += " of " + std::to_string(step.bytes) + " bytes";
+  if (IsTuned(step.collective)) words += " with " + InWords(step.choice);
+  return words;
+}
+
+std::string Seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+// The first rank's, but a fatal one before one that is not.
+Failure Worst(const std::vector<Failure>& failures) {
+  Failure worst;
+  for (const Failure& failure : failures) {
+    if (failure && (!worst || (failure->fatal && !worst->fatal))) worst = failure;
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options) {
+  return std::make_unique<NcclBackend>(options);
+}
+
+NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
+
+NcclBackend::~NcclBackend() {
+  if (!team_) return;
+  if (!closed_) AbortAll();
+  // After an abort, what the GPUs hold is given back if their threads are free to do it.
+  if (!closed_ && team_->Settle(kSettle)) {
+    const auto task = [body = body_](size_t member) { body->gpus[member].Release(); };
+    team_->Run(task, Team::Clock::now() + kReleaseLimit);
+  }
+}
+
+Failure NcclBackend::OnAll(const GpuTask& task, double timeout_s, const std::string& what) {
+  if (body_->stop) return Ending();
+  // Everything that a thread which gets stuck may still touch is owned by the task.
+  struct Work {
+    GpuTask task;
+    std::vector<Failure> failures;
+  };
+  const auto work = std::make_shared<Work>();
+  work->task = task;
+  work->failures.resize(body_->gpus.size());
+  Team* const team = &*team_;
+  const auto run = [work, body = body_, team](size_t member) {
+    Failure& failure = work->failures[member];
+    failure = work->task(body->gpus[member], member);
+    // The others wait for a rank that will not come.
+    if (failure && failure->fatal && !body->stop) team->Hurry();
+  };
+  const auto limit = std::chrono::duration_cast<Team::Clock::duration>(
+      std::chrono::duration<double>(timeout_s));
+  if (team_->Run(run, Team::Clock::now() + limit)) {
+    Failure worst = Worst(work->failures);
+    return worst && body_->stop ? Ending() : worst;
+  }
+  if (body_->stop) return Ending();
+  const int stuck = body_->gpus[team_->FirstBusy()].rank();
+  AbortAll();
+  // A rank that failed explains why the others are stuck. Its thread has long returned.
+  const bool settled = team_->Settle(kSettle);
+  Failure worst = settled ? Worst(work->failures) : std::nullopt;
+  if (worst && worst->kind != ErrorKind::kDied) return worst;
+  return StepError{ErrorKind::kTimeout,
+                   what + " is stuck: rank " + std::to_string(stuck) + " was not done after " +
+                       Seconds(timeout_s) + "; the communicator was aborted",
+                   stuck, true};
+}
+
+Failure NcclBackend::Unsupported(const Step& step) const {
+  using bench::Unsupported;
+  const NcclVersion& version = body_->nccl->version();
+  const bool is_f8 = step.dtype == Dtype::kF8e4m3 || step.dtype == Dtype::kF8e5m2;
+  if (is_f8 && version < NcclVersion{2, 24, 0}) {
+    return Unsupported("NCCL " + ToString(version) + " has no 8-bit reals, 2.24 has");
+  }
+  if (is_f8 && Reduces(step.collective) && compute_capability_ < 90) {
+    return Unsupported("NCCL reduces 8-bit reals on GPUs of compute capability 9.0 or more only");
+  }
+  if (step.iterations < 1) return Unsupported("a timing takes one iteration at least");
+  if (step.choice.kind != Choice::Kind::kForced) return std::nullopt;
+  if (!IsTuned(step.collective)) {
+    return Unsupported("no tuner is asked about this collective: there is no choice to force");
+  }
+  if (step.choice.chunk_bytes > 0 && interface_version_ < 6) {
+    return Unsupported("NCCL " + ToString(version) + " asks no tuner for a chunk size, 2.30 does");
+  }
+  return std::nullopt;
+}
+
+Failure NcclBackend::PrepareAll(const Step& step) {
+  if (Failure failure = Unsupported(step)) return failure;
+  const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
+  const Failure mine = OnAll(task, step.timeout_s, "preparing " + InWords(step));
+  if (body_->stop && !mine) return Ending();
+  if (Failure agreed = Agree(exchange_, mine)) return agreed;
+  return Apply(step);
+}
+
+Failure NcclBackend::Apply(const Step& step) {
+  // Whatever was forced on all-reduces has no say in how the ranks meet.
+  if (!Gpu::MeetsByItself(step.collective)) {
+    body_->control->Apply(Collective::kAllReduce, Choice());
+  }
+  if (body_->control->Apply(step.collective, step.choice)) return std::nullopt;
+  return bench::Unsupported("the tuner plugin takes no choice like " + InWords(step.choice));
+}
+
+StepResult NcclBackend::Run(const Step& step) {
+  StepResult result;
+  const Team::Clock::time_point start = Team::Clock::now();
+  if ((result.error = PrepareAll(step))) return result;
+  const double spent = std::chrono::duration<double>(Team::Clock::now() - start).count();
+  const auto outcomes = std::make_shared<std::vector<StepOutcome>>(body_->gpus.size());
+  const auto task = [step, outcomes, body = body_](Gpu& gpu, size_t member) {
+    return RunStep(gpu, step, *body->observer, &(*outcomes)[member]);
+  };
+  result.error = OnAll(task, std::max(step.timeout_s - spent, 0.0), InWords(step));
+  if (result.error) return result;
+  Verdict verdict = Judge(step, outcomes->front().seen, body_->nccl->version());
+  result.ran = verdict.ran;
+  result.applied = verdict.applied;
+  for (const StepOutcome& outcome : *outcomes) {
+    const int64_t wrong = outcome.timing.wrong.value_or(0);
+    if (wrong > 0 && !result.error) {
+      result.error = StepError{ErrorKind::kWrong,
+                               InWords(step) + " is wrong: " + std::to_string(wrong) +
+                                   " elements on rank " + std::to_string(outcome.timing.rank),
+                               outcome.timing.rank, false};
+    }
+    result.timings.push_back(outcome.timing);
+  }
+  return result;
+}
+
+TableResult NcclBackend::Table(const Step& asked) {
+  TableResult result;
+  Step step = asked;
+  step.choice = Choice();
+  step.graph = false;
+  step.iterations = 1;
+  if (!IsTuned(step.collective)) {
+    result.error = bench::Unsupported("NCCL predicts nothing for this collective");
+    return result;
+  }
+  if ((result.error = PrepareAll(step))) return result;
+  const auto seen = std::make_shared<std::vector<Observation>>(body_->gpus.size());
+  const auto task = [step, seen, body = body_](Gpu& gpu, size_t member) {
+    return RunOnce(gpu, step, *body->observer, &(*seen)[member]);
+  };
+  if ((result.error = OnAll(task, step.timeout_s, InWords(step)))) return result;
+  const std::optional<nccltune_tuner_table>& table = seen->front().table;
+  if (!table) {
+    result.error = bench::Unsupported("NCCL " + ToString(body_->nccl->version()) +
+                                      " shows a tuner no predictions");
+    return result;
+  }
+  result.row = RowOf(*table, body_->nccl->version());
+  return result;
+}
+
+void NcclBackend::Close() {
+  if (!team_ || closed_ || body_->stop) return;
+  const Failure failure =
+      OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, kCloseLimitS, "ending the communicator");
+  closed_ = !failure;
+  if (failure) std::fprintf(stderr, "nccltune-bench: %s\n", failure->text.c_str());
+}
+
+void NcclBackend::AbortAll() noexcept {
+  body_->stop = true;
+  const std::lock_guard<std::mutex> lock(abort_mutex_);
+  if (team_) {
+    team_->Hurry();
+    // A thread that polls sees `stop` and comes out; better not to take the communicator from under
+    // a call of NCCL.
+    team_->Settle(kSettle);
+  }
+  for (Gpu& gpu : body_->gpus) gpu.Abort();
+}
+
+void NcclBackend::Abort() noexcept { AbortAll(); }
+
+}  // namespace nccltune::bench

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_
+#define NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/backend.h"
+#include "bench/nccl/agreement.h"
+#include "bench/nccl/cuda_driver.h"
+#include "bench/nccl/gpu.h"
+#include "bench/nccl/nccl_library.h"
+#include "bench/nccl/observation.h"
+#include "bench/nccl/team.h"
+#include "bench/tuner_control.h"
+
+namespace nccltune::bench {
+
+// NCCL on the GPUs of this process, one thread a GPU.
+class NcclBackend final : public Backend {
+ public:
+  explicit NcclBackend(NcclOptions options);
+  ~NcclBackend() override;
+
+  std::optional<OpenError> Open(const World& world, Exchange* exchange, BackendInfo* info) override;
+  StepResult Run(const Step& step) override;
+  TableResult Table(const Step& step) override;
+  void Close() override;
+  void Abort() noexcept override;
+
+ private:
+  using Failure = std::optional<StepError>;
+  using GpuTask = std::function<Failure(Gpu& gpu, size_t member)>;
+
+  // What tasks use. Shared with them: a thread that is stuck in NCCL outlives this object.
+  struct Body {
+    std::atomic<bool> stop = false;
+    std::unique_ptr<CudaDriver> cuda;
+    std::unique_ptr<NcclLibrary> nccl;
+    std::unique_ptr<TunerControl> control;
+    std::optional<Observer> observer;
+    std::deque<Gpu> gpus;  // by rank
+  };
+
+  std::optional<OpenError> OpenLibraries(const World& world);
+  std::optional<OpenError> CheckTuner() const;
+  Introduction IntroductionOf(std::optional<OpenError> error) const;
+  std::optional<OpenError> Connect(const World& world);
+  std::optional<OpenError> ProveTuner();
+  void Describe(const World& world, const std::vector<Introduction>& all, BackendInfo* info) const;
+
+  // The task on all GPUs. The first rank's error, the fatal ones first; a timeout names `what` and
+  // aborts the communicator.
+  Failure OnAll(const GpuTask& task, double timeout_s, const std::string& what);
+  Failure Unsupported(const Step& step) const;
+  Failure PrepareAll(const Step& step);
+  Failure Apply(const Step& step);
+  void AbortAll() noexcept;
+
+  const NcclOptions options_;
+  const std::shared_ptr<Body> body_ = std::make_shared<Body>();
+  Exchange* exchange_ = nullptr;
+  int ranks_ = 0;
+  int interface_version_ = 0;
+  int nodes_ = 0;
+  int compute_capability_ = 0;
+  std::optional<Team> team_;
+  std::mutex abort_mutex_;
+  bool closed_ = false;
+};
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_NCCL_NCCL_BACKEND_H_

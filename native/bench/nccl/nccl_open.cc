@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From libraries to a communicator whose choices are ours.
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "bench/nccl/call_probe.h"
+#include "bench/nccl/nccl_backend.h"
+#include "host/nccl_stand_in.h"
+
+namespace nccltune::bench {
+namespace {
+
+using Failure = std::optional<StepError>;
+
+constexpr double kConnectLimitS = 120;
+constexpr double kProofLimitS = 60;
+constexpr size_t kLongestPluginName = 254;  // NCCL cuts what is longer
+
+OpenError FromStep(const StepError& error, std::string hint) {
+  return {OpenError::Kind::kFailed, error.text, std::move(hint), error.rank};
+}
+
+OpenError Ending() { return {OpenError::Kind::kFailed, "the run is ending", "", -1}; }
+
+bool IsLoaded(const std::string& path) {
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  if (handle != nullptr) dlclose(handle);
+  return handle != nullptr;
+}
+
+// The first device of this process: counted over the host's, or over those that a launcher left
+// visible for this process alone.
+std::optional<OpenError> FirstDevice(const World& world, int devices, int* first) {
+  const int wanted = world.gpus_per_process;
+  *first = world.local_process * wanted;
+  if (*first + wanted <= devices) return std::nullopt;
+  if (devices == wanted) {
+    *first = 0;
+    return std::nullopt;
+  }
+  return OpenError{OpenError::Kind::kCannotRun,
+                   "process " + std::to_string(world.process) + " (number " +
+                       std::to_string(world.local_process) + " on its host) needs GPUs " +
+                       std::to_string(*first) + " to " + std::to_string(*first + wanted - 1) +
+                       ", and the driver shows " + std::to_string(devices),
+                   "start fewer processes a host, or look at CUDA_VISIBLE_DEVICES",
+                   world.first_rank()};
+}
+
+std::string HexOf(const cuda::Uuid& uuid) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const char byte : uuid.bytes) {
+    const auto bits = static_cast<unsigned char>(byte);
+    hex += kDigits[bits >> 4U];
+    hex += kDigits[bits & 15U];
+  }
+  return hex;
+}
+
+std::vector<Dtype> DtypesOf(const NcclVersion& version, int compute_capability) {
+  std::vector<Dtype> dtypes;
+  const bool has_f8 = version >= NcclVersion{2, 24, 0} && compute_capability >= 90;
+  for (size_t i = 0; i < DtypeNames().size(); ++i) {
+    const auto dtype = static_cast<Dtype>(i);
+    if (has_f8 || (dtype != Dtype::kF8e4m3 && dtype != Dtype::kF8e5m2)) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+template <typename Enum>
+std::vector<Enum> AllOf(Words words) {
+  std::vector<Enum> all;
+  for (size_t i = 0; i < words.size(); ++i) all.push_back(static_cast<Enum>(i));
+  return all;
+}
+
+}  // namespace
+
+std::optional<OpenError> NcclBackend::Open(const World& world, Exchange* exchange,
+                                           BackendInfo* info) {
+  exchange_ = exchange;
+  ranks_ = world.ranks();
+  const Introduction mine = IntroductionOf(OpenLibraries(world));
+  std::vector<Introduction> all;
+  if (!Introduce(exchange, mine, &all)) return Ending();
+  if (auto obstacle = Obstacle(all)) return obstacle;
+  compute_capability_ = all.front().compute_capability;
+  for (const Introduction& one : all) {
+    compute_capability_ = std::min(compute_capability_, one.compute_capability);
+  }
+  {
+    const std::lock_guard<std::mutex> lock(abort_mutex_);
+    team_.emplace(body_->gpus.size());
+  }
+  if (auto error = Connect(world)) return error;
+  if (auto error = ProveTuner()) return error;
+  Describe(world, all, info);
+  return std::nullopt;
+}
+
+std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
+  if (world.ranks() < 2) {
+    return OpenError{OpenError::Kind::kBadInput, "one rank alone has nothing to measure",
+                     "start several processes, or give one process several GPUs", 0};
+  }
+  if (options_.tuner_path.size() > kLongestPluginName) {
+    return OpenError{OpenError::Kind::kBadInput,
+                     "the path of the tuner plugin has " +
+                         std::to_string(options_.tuner_path.size()) + " characters; NCCL reads " +
+                         std::to_string(kLongestPluginName),
+                     "a link with a shorter path will do: --tuner PATH", world.first_rank()};
+  }
+  setenv("NCCL_TUNER_PLUGIN", options_.tuner_path.c_str(), 1);
+  CallProbe::Announce();
+  OpenError error;
+  error.rank = world.first_rank();
+  body_->cuda = CudaDriver::Open(&error);
+  if (body_->cuda == nullptr) return error;
+  int first = 0;
+  if (auto missing = FirstDevice(world, body_->cuda->devices(), &first)) return missing;
+  body_->nccl = NcclLibrary::Open(options_.nccl_path, &error);
+  error.rank = world.first_rank();
+  if (body_->nccl == nullptr) return error;
+  // A plugin that asks the process for NCCL's version must not meet another.
+  host::StandInForNccl(body_->nccl->version());
+  const std::lock_guard<std::mutex> lock(abort_mutex_);
+  for (int i = 0; i < world.gpus_per_process; ++i) {
+    body_->gpus.emplace_back(*body_->cuda, *body_->nccl, first + i, world.first_rank() + i, ranks_,
+                             body_->stop);
+  }
+  return std::nullopt;
+}
+
+Introduction NcclBackend::IntroductionOf(std::optional<OpenError> error) const {
+  Introduction mine;
+  mine.error = std::move(error);
+  if (mine.error) return mine;
+  mine.nccl_version = ToString(body_->nccl->version());
+  mine.host_hash = HostHash();
+  mine.compute_capability = 1000;
+  const CudaDriver& cuda = *body_->cuda;
+  for (const Gpu& gpu : body_->gpus) {
+    cuda::Device device = 0;
+    cuda::Uuid uuid{};
+    int major = 0;
+    int minor = 0;
+    cuda->cuDeviceGet(&device, gpu.ordinal());
+    cuda->cuDeviceGetUuid(&uuid, device);
+    cuda->cuDeviceGetAttribute(&major, cuda::kComputeCapabilityMajor, device);
+    cuda->cuDeviceGetAttribute(&minor, cuda::kComputeCapabilityMinor, device);
+    mine.gpu_ids.push_back(HexOf(uuid));
+    mine.compute_capability = std::min(mine.compute_capability, 10 * major + minor);
+  }
+  return mine;
+}
+
+std::optional<OpenError> NcclBackend::Connect(const World& world) {
+  constexpr const char* kHint =
+      "NCCL says more with NCCL_DEBUG=INFO; on hosts with several networks NCCL_SOCKET_IFNAME names "
+      "the one to use";
+  nccl::UniqueId id{};
+  Failure failure;
+  if (world.process == 0) {
+    failure = body_->nccl->Check((*body_->nccl)->ncclGetUniqueId(&id), "make an id", 0, nullptr);
+  }
+  if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
+  std::string bytes(id.bytes, sizeof id.bytes);
+  if (!exchange_->Broadcast(&bytes, world.process == 0)) return Ending();
+  if (bytes.size() != sizeof id.bytes) return Ending();
+  std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
+  const auto task = [id](Gpu& gpu, size_t) -> Failure {
+    if (auto error = gpu.Open()) return error;
+    return gpu.Connect(id);
+  };
+  // Not agreed upon: the others may never come out of the call that failed here. The run ends.
+  failure = OnAll(task, kConnectLimitS, "making the communicator");
+  if (failure) return FromStep(*failure, kHint);
+  if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
+  return std::nullopt;
+}
+
+std::optional<OpenError> NcclBackend::CheckTuner() const {
+  const std::string& path = options_.tuner_path;
+  const bool loaded = IsLoaded(path);
+  std::string reason;
+  body_->control = TunerControl::Open(path, &reason);
+  if (body_->control == nullptr) {
+    return OpenError{OpenError::Kind::kBadInput, path + " " + reason,
+                     "--tuner names this version's libnccl-tuner-nccltune.so", -1};
+  }
+  if (loaded) return std::nullopt;
+  return OpenError{OpenError::Kind::kFailed, "NCCL did not load the tuner plugin " + path,
+                   "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did",
+                   body_->gpus.front().rank()};
+}
+
+// That the plugin is there does not yet mean that NCCL asks it.
+std::optional<OpenError> NcclBackend::ProveTuner() {
+  Failure failure;
+  std::string hint;
+  if (const auto error = CheckTuner()) {
+    failure = StepError{ErrorKind::kNccl, error->text, error->rank, true};
+    hint = error->hint;
+  }
+  if (auto error = Agree(exchange_, failure)) return FromStep(*error, hint);
+  body_->observer.emplace(*body_->control);
+  const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {
+    const Observer::Looking looking(*body->observer);
+    if (auto error = gpu.MeetBySum()) return error;
+    return gpu.Wait();
+  };
+  failure = OnAll(task, kProofLimitS, "the first all-reduce");
+  const auto decision = body_->control->LastDecision(Collective::kAllReduce);
+  if (!failure && !decision) {
+    failure = StepError{ErrorKind::kNccl,
+                        "NCCL loaded the tuner plugin " + options_.tuner_path +
+                            " and does not ask it about an all-reduce",
+                        body_->gpus.front().rank(), true};
+  }
+  if (auto error = Agree(exchange_, failure)) {
+    return FromStep(*error, "another tuner may have taken its place, see NCCL_DEBUG=INFO");
+  }
+  CallProbe::Take(body_->gpus.front().rank());
+  interface_version_ = decision->interface_version;
+  nodes_ = static_cast<int>(decision->nodes);
+  return std::nullopt;
+}
+
+void NcclBackend::Describe(const World& world, const std::vector<Introduction>& all,
+                           BackendInfo* info) const {
+  const NcclLibrary& nccl = *body_->nccl;
+  info->backend = "nccl";
+  info->nccl_version = ToString(nccl.version());
+  info->nccl_path = nccl.path();
+  info->nccl_from = nccl.from();
+  info->driver = body_->cuda->version();
+  info->tuner_path = options_.tuner_path;
+  info->tuner_control = body_->control->version();
+  info->tuner_interface = interface_version_;
+  info->nodes = nodes_;
+  info->ranks = ranks_;
+  for (const Gpu& gpu : body_->gpus) {
+    std::array<char, 256> name{};
+    cuda::Device device = 0;
+    (*body_->cuda)->cuDeviceGet(&device, gpu.ordinal());
+    (*body_->cuda)->cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device);
+    info->gpus.push_back(
+        {gpu.rank(), name.data(), all[static_cast<size_t>(world.process)].host_hash});
+  }
+  info->collectives = AllOf<Collective>(AllCollectiveNames());
+  info->dtypes = DtypesOf(nccl.version(), compute_capability_);
+  info->redops = AllOf<Redop>(RedopNames());
+  info->registered = true;
+  info->graph = true;
+  info->chunk = interface_version_ >= 6;
+}
+
+}  // namespace nccltune::bench

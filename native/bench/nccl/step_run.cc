@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/step_run.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace nccltune::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Failure = std::optional<StepError>;
+
+double MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// A captured graph, dropped at the end: NCCL keeps resources for it, and calls without a graph are a
+// little slower as long as there is one.
+class CapturedGraph {
+ public:
+  explicit CapturedGraph(Gpu& gpu) : gpu_(gpu) {}
+  ~CapturedGraph() {
+    if (graph_ != nullptr) gpu_.Drop(graph_);
+  }
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+
+  // What `calls` enqueues.
+  template <typename Calls>
+  Failure Capture(const Calls& calls) {
+    if (auto error = gpu_.BeginCapture()) return error;
+    Failure error = calls();
+    // The stream must leave the capture in any case.
+    Failure ending = gpu_.EndCapture(&graph_);
+    return error ? error : ending;
+  }
+
+  Failure Launch() { return gpu_.Launch(graph_); }
+
+ private:
+  Gpu& gpu_;
+  cuda::GraphExec graph_ = nullptr;
+};
+
+class Runner {
+ public:
+  Runner(Gpu& gpu, const Step& step, Observer& observer, StepOutcome* outcome)
+      : gpu_(gpu), step_(step), observer_(observer), outcome_(outcome) {
+    outcome_->timing.rank = gpu.rank();
+  }
+
+  Failure Run() {
+    if (auto error = step_.graph ? TimeGraph() : TimeCalls()) return error;
+    return step_.check ? Check() : std::nullopt;
+  }
+
+ private:
+  Failure Calls(int count) {
+    for (int i = 0; i < count; ++i) {
+      if (auto error = gpu_.Call(step_, next_++)) return error;
+    }
+    return std::nullopt;
+  }
+
+  Failure MeetAll() {
+    if (auto error = gpu_.Meet(step_, next_++)) return error;
+    return gpu_.Wait();
+  }
+
+  Failure TimeCalls() {
+    if (auto error = RunOnce(gpu_, step_, observer_, &outcome_->seen)) return error;
+    next_ = 1;
+    const int met = Gpu::MeetsByItself(step_.collective) ? 1 : 0;
+    if (auto error = Calls(std::max(step_.warmup - 1 - met, 0))) return error;
+    if (auto error = MeetAll()) return error;
+    const int leading = gpu_.layout().bytes <= kMostLedBytes ? 1 : 0;
+    const Clock::time_point start = Clock::now();
+    if (auto error = Calls(leading)) return error;
+    if (auto error = gpu_.RecordStart()) return error;
+    if (auto error = Calls(step_.iterations)) return error;
+    if (auto error = gpu_.RecordEndAndWait()) return error;
+    return KeepTimes(MicrosecondsSince(start), step_.iterations + leading);
+  }
+
+  Failure TimeGraph() {
+    // Outside of the capture first: what a choice uses is connected at its first call.
+    if (auto error = Calls(std::max(step_.warmup, 1))) return error;
+    if (auto error = gpu_.Wait()) return error;
+    CapturedGraph graph(gpu_);
+    {
+      const Observer::Looking looking(observer_);
+      if (auto error = graph.Capture([this] { return Calls(step_.iterations); })) return error;
+      outcome_->seen = observer_.Seen(step_.collective, gpu_.layout().bytes, gpu_.rank());
+    }
+    if (auto error = graph.Launch()) return error;
+    if (auto error = MeetAll()) return error;
+    const Clock::time_point start = Clock::now();
+    if (auto error = gpu_.RecordStart()) return error;
+    if (auto error = graph.Launch()) return error;
+    if (auto error = gpu_.RecordEndAndWait()) return error;
+    return KeepTimes(MicrosecondsSince(start), step_.iterations);
+  }
+
+  Failure KeepTimes(double host_us, int host_calls) {
+    double us = 0;
+    if (auto error = gpu_.Elapsed(&us)) return error;
+    outcome_->timing.event_us = us / step_.iterations;
+    outcome_->timing.host_us = host_us / host_calls;
+    return std::nullopt;
+  }
+
+  Failure Check() {
+    if (auto error = gpu_.PrepareCheck(step_)) return error;
+    CapturedGraph graph(gpu_);
+    if (step_.graph) {
+      if (auto error = graph.Capture([this] { return gpu_.CallForCheck(step_); })) return error;
+      if (auto error = graph.Launch()) return error;
+    } else if (auto error = gpu_.CallForCheck(step_)) {
+      return error;
+    }
+    int64_t wrong = 0;
+    if (auto error = gpu_.Check(step_, &wrong)) return error;
+    outcome_->timing.wrong = wrong;
+    return std::nullopt;
+  }
+
+  Gpu& gpu_;
+  const Step& step_;
+  Observer& observer_;
+  StepOutcome* const outcome_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
+                                 Observation* seen) {
+  const Observer::Looking looking(observer);
+  if (auto error = gpu.Call(step, 0)) return error;
+  if (auto error = gpu.Wait()) return error;
+  *seen = observer.Seen(step.collective, gpu.layout().bytes, gpu.rank());
+  return std::nullopt;
+}
+
+std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
+                                 StepOutcome* outcome) {
+  return Runner(gpu, step, observer, outcome).Run();
+}
+
+}  // namespace nccltune::bench

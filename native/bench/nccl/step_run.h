@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a GPU does for one step, from the untimed calls to the check of the result.
+#ifndef NCCLTUNE_BENCH_NCCL_STEP_RUN_H_
+#define NCCLTUNE_BENCH_NCCL_STEP_RUN_H_
+
+#include <optional>
+
+#include "bench/nccl/gpu.h"
+#include "bench/nccl/observation.h"
+#include "bench/step.h"
+
+namespace nccltune::bench {
+
+struct StepOutcome {
+  RankTiming timing;
+  Observation seen;
+};
+
+// For a prepared step whose choice is in force in all processes:
+//
+// 1. One untimed call that is looked at (it also connects what the choice uses first), then the
+//    rest of the warm-up.
+// 2. All ranks meet in a call that none can leave before all have come, and wait for its end: they
+//    start within a few microseconds of each other.
+// 3. Host clock, a leading call (up to kMostLedBytes; it takes up that rest), event, the iterations,
+//    event, and polling for the end. `event_us` is the time between the events over the iterations,
+//    `host_us` that of the host clock over all calls in between: nccl-tests' method, which counts
+//    the first launch and the polling as well.
+// 4. If asked for, one more call with a spoilt result buffer, whose result is compared on the host.
+//
+// With a graph the iterations are captured once, launched once untimed, met, and launched once
+// between the events, without a leading call.
+std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
+                                 StepOutcome* outcome);
+
+inline constexpr size_t kMostLedBytes = size_t{8} << 20U;
+
+// One untimed call that is looked at.
+std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
+                                 Observation* seen);
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_BENCH_NCCL_STEP_RUN_H_
