@@ -230,15 +230,20 @@ class Lane:
 
     def _refine(self) -> list[Ask]:
         curves = refine.Curves(self.timings)
-        threshold = math.log1p(self.options.threshold)
-        sizes = refine.new_sizes(self.views, curves, self.grid, threshold, self._predicted)
+        middles = [self.grid.middle(low.bytes, high.bytes) for low, high in self.open_gaps()]
         return self._first_look(
             {
                 size: refine.candidates(size, self.views, curves, self.legal)
-                for size in sizes
-                if size not in self._next_round
+                for size in middles
+                if size is not None and size not in self._next_round
             }
         )
+
+    def open_gaps(self) -> list[tuple[SizeView, SizeView]]:
+        """Neighbouring sizes that are not near enough to each other yet."""
+        threshold = math.log1p(self.options.threshold)
+        curves = refine.Curves(self.timings)
+        return refine.open_gaps(self.views, curves, threshold, self._predicted)
 
     def _confirm(self) -> list[Ask]:
         """Rounds for the ranges of rules until their noise is known, and for ranges in which the

@@ -3,10 +3,9 @@
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
 
 from nccltune.measure.ask import Ask
-from nccltune.measure.lane import COARSE_FACTOR, Lane
+from nccltune.measure.lane import Lane
 from nccltune.measure.refine import BOUNDARY_RATIO, Curves
 from nccltune.model.choice import DEFAULT, AnyChoice
 
@@ -36,9 +35,12 @@ _AFTER_EXPLORING = 1.5
 class Clock:
     """What timings of one collective cost, from its own timings or else NCCL's predictions."""
 
-    def __init__(self, lane: Lane, predictions: Predictions) -> None:
+    def __init__(
+        self, lane: Lane, predictions: Predictions, decided: Mapping[int, int] | None = None
+    ) -> None:
         self._curves = Curves(lane.timings)
         self._predictions = predictions
+        self._decided = decided or {}
 
     def call_us(self, size: int, choice: AnyChoice) -> float:
         """About how long one call takes."""
@@ -62,7 +64,9 @@ class Clock:
         )
 
     def iterations(self, size: int) -> int:
-        """Calls of one timing, the same for every choice at a size."""
+        """Calls of one timing, the same for every choice at a size; `decided` ones stay."""
+        if size in self._decided:
+            return self._decided[size]
         wanted = round(TARGET_US / self.call_us(size, DEFAULT))
         return min(max(wanted, LEAST_ITERATIONS), MOST_ITERATIONS)
 
@@ -99,20 +103,19 @@ def seconds_left(lane: Lane, clock: Clock) -> float:
         return exploring * (1 + _AFTER_EXPLORING)
     threshold = math.log1p(lane.options.threshold)
     total = 0.0
-    ordered = list(lane.views.values())
+    if lane.stage == "done":
+        return 0.0
     unsettled = set(lane.unsettled())
-    for view in ordered:
+    for view in lane.views.values():
         if view.unsure or view.bytes in unsettled:
             needed = math.ceil(view.rounds * ((view.stake / threshold) ** 2 - 1))
             rounds = min(max(1, needed), _MOST_ROUNDS_AHEAD)
             choices: tuple[AnyChoice, ...] = (DEFAULT, *lane.worth_repeating(view))
             ask = Ask(lane.collective, (view.bytes,), choices, 0)
             total += rounds * clock.seconds(ask)
-    for left, right in pairwise(ordered):
-        ratio = right.bytes / left.bytes
-        if left.best != right.best and BOUNDARY_RATIO < ratio <= COARSE_FACTOR:
-            halvings = math.ceil(math.log2(math.log(ratio) / math.log(BOUNDARY_RATIO)))
-            pair = tuple(dict.fromkeys((DEFAULT, left.best, right.best)))
-            ask = Ask(lane.collective, (right.bytes,), pair, 1)
-            total += halvings * _ROUNDS_TO_COME * clock.seconds(ask)
+    for left, right in lane.open_gaps():
+        ratio = math.log(right.bytes / left.bytes) / math.log(BOUNDARY_RATIO)
+        pair = tuple(dict.fromkeys((DEFAULT, left.best, right.best)))
+        ask = Ask(lane.collective, (right.bytes,), pair, 1)
+        total += max(1, math.ceil(math.log2(ratio))) * _ROUNDS_TO_COME * clock.seconds(ask)
     return total

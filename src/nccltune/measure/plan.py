@@ -40,7 +40,7 @@ class Plan:
     ) -> None:
         self._lanes = {lane.collective: lane for lane in lanes}
         self._predictions = predictions or {}
-        self._iterations: dict[tuple[Collective, int], int] = {}
+        self._iterations: dict[Collective, dict[int, int]] = {lane: {} for lane in self._lanes}
         self._clocks: dict[Collective, Clock] = {}
 
     def step(self) -> list[Ask]:
@@ -59,10 +59,10 @@ class Plan:
     def iterations(self, collective: Collective, size: int) -> int:
         """Calls of one timing at a size. Once decided it stays, so that all timings of a point
         are of one kind."""
-        key = (collective, size)
-        if key not in self._iterations:
-            self._iterations[key] = self._clock(collective).iterations(size)
-        return self._iterations[key]
+        decided = self._iterations[collective]
+        if size not in decided:
+            decided[size] = self._clock(collective).iterations(size)
+        return decided[size]
 
     @staticmethod
     def warmup(ask: Ask) -> int:
@@ -90,7 +90,9 @@ class Plan:
     def _clock(self, collective: Collective) -> Clock:
         if collective not in self._clocks:
             self._clocks[collective] = Clock(
-                self._lanes[collective], self._predictions.get(collective, {})
+                self._lanes[collective],
+                self._predictions.get(collective, {}),
+                self._iterations[collective],
             )
         return self._clocks[collective]
 

@@ -137,16 +137,7 @@ class Record:
     def _failures(self) -> Iterator[Failure]:
         if not self.failures_path.exists():
             return
-        decoder = msgspec.json.Decoder(Failure)
-        for number, line in enumerate(self.failures_path.read_bytes().splitlines(), 1):
-            try:
-                failure = decoder.decode(line)
-            except msgspec.MsgspecError as error:
-                raise StudyError(
-                    f"is damaged: {error}",
-                    where=f"{self.failures_path}:{number}",
-                    hint="delete that line: the point is then measured again",
-                ) from error
+        for failure in self.study.read_lines(self.failures_path, Failure):
             if Scale(failure.nodes, failure.ranks) == self._scale:
                 yield failure
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from nccltune.analyze.timings import Timings
-from nccltune.measure.grid import Grid
 from nccltune.measure.view import SizeView, Views
 from nccltune.model.choice import AnyChoice, Choice
 
@@ -58,19 +57,14 @@ class Curves:
         return near, known[near]
 
 
-def new_sizes(
-    views: Views,
-    curves: Curves,
-    grid: Grid,
-    threshold: float,
-    predicted: Mapping[int, Choice],
-) -> list[int]:
-    """Sizes between measured ones at which a decision depends on what is not known.
+def open_gaps(
+    views: Views, curves: Curves, threshold: float, predicted: Mapping[int, Choice]
+) -> list[tuple[SizeView, SizeView]]:
+    """Neighbouring sizes between which a decision depends on what is not known.
 
-    Where the decision changes from one size to the next, and either side would lose more than
-    `threshold` (a log) by the other's, the middle, until the two are within `BOUNDARY_RATIO`. In a
-    wide gap without a choice that is better for certain at both ends, the middle, if the default
-    may be wrong there.
+    Those at which the decision changes and either side would lose more than `threshold` (a log) by
+    the other's, until the two are within `BOUNDARY_RATIO`; and those far apart, without a choice
+    that is better for certain at both, if the default may be wrong in between.
     """
     found = []
     ordered = list(views.values())
@@ -83,8 +77,7 @@ def new_sizes(
             loss = max(loss, _may_hide(left, right, curves, predicted))
         width = math.log(ratio) / math.log(ordered[-1].bytes / ordered[0].bytes)
         if loss > threshold and loss * width > _SMALL_SHARE * threshold:
-            middle = grid.middle(left.bytes, right.bytes)
-            found += [middle] if middle is not None else []
+            found.append((left, right))
     return found
 
 
@@ -118,10 +111,9 @@ def _may_hide(
     at the one, or already what it runs at the other."""
     middle = round(math.sqrt(left.bytes * right.bytes))
     runs = {*_alike(left), *_alike(right)}
-    told = {predicted.get(left.bytes), predicted.get(right.bytes)}
-    if None not in told and told <= runs:
+    if all(predicted.get(view.bytes) in _alike(view) for view in (left, right)):
         # Predictions that are right at both ends are believed in between.
-        runs = {predicted[near] for near in [_nearest(predicted, middle)]}
+        runs = {predicted[_nearest(predicted, middle)]}
     logs = {
         choice: log
         for choice in left.estimates.keys() & right.estimates.keys()

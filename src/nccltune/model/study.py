@@ -122,7 +122,7 @@ class Study:
         A last line cut short by an interruption is left out; a damaged line elsewhere raises
         StudyError with its number.
         """
-        yield from self._lines(self.samples_path, Sample)
+        yield from self.read_lines(self.samples_path, Sample)
 
     def append_samples(self, samples: Iterable[Sample]) -> int:
         """Append samples, each a whole line on disk when this returns; the number written."""
@@ -161,7 +161,7 @@ class Study:
 
     def imports(self, kind: type[T]) -> list[T]:
         """What was imported so far, as `kind`."""
-        return list(self._lines(self.imports_path, kind)) if self.imports_path.is_file() else []
+        return list(self.read_lines(self.imports_path, kind)) if self.imports_path.is_file() else []
 
     def read_json(self, path: Path, kind: type[T]) -> T:
         """A JSON file of this study as `kind`. Raises StudyError where it is missing or wrong."""
@@ -183,7 +183,8 @@ class Study:
         """Write a text file whole or not at all (see `write_whole`)."""
         write_whole(path, text)
 
-    def _lines(self, path: Path, kind: type[T]) -> Iterator[T]:
+    def read_lines(self, path: Path, kind: type[T]) -> Iterator[T]:
+        """A JSON Lines file of this study as `kind`, with the errors of `samples`."""
         decoder = msgspec.json.Decoder(kind)
         try:
             file = path.open("rb")

@@ -72,7 +72,9 @@ class LineProcess:
                 )
         except BaseException:
             self.kill()
-            self._stderr.close()
+            for pipe in (self._stderr, *(pipe for p in self._all for pipe in (p.stdin, p.stdout))):
+                if pipe is not None:
+                    pipe.close()
             raise
         finally:
             os.close(writing)
@@ -108,8 +110,8 @@ class LineProcess:
             open_pipes = len(self._selector.get_map())
             if open_pipes == 0:
                 raise ProcessEnded(self._wait(deadline), self.stderr)
-            if self._process.poll() is not None:
-                # It ended; the others of its job may need a moment more.
+            if self._said_all():
+                # Others that share its standard error may need a moment more.
                 deadline = min(deadline, time.monotonic() + _LAST_WORDS_S)
             left = deadline - time.monotonic()
             if left <= 0 or len(self._answers) > _LONGEST_ANSWER_BYTES:
@@ -125,10 +127,14 @@ class LineProcess:
     def receive_all(self, limit_s: float) -> list[bytes]:
         """The next line as `receive`, and every further one that is there already."""
         lines = [self.receive(limit_s)]
-        if self._stdout in {key.fileobj for key in self._selector.get_map().values()}:
+        if not self._said_all():
             self._read(0.0)
         *whole, self._answers = self._answers.split(b"\n")
         return lines + whole
+
+    def _said_all(self) -> bool:
+        """Whether its standard output is closed."""
+        return self._stdout not in {key.fileobj for key in self._selector.get_map().values()}
 
     def _read(self, wait_s: float) -> None:
         for key, _ in self._selector.select(wait_s):

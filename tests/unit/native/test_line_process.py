@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,57 @@ def test_endings_in_words() -> None:
     assert ending(3) == "ended with status 3"
     assert ending(-11) == "was killed by SIGSEGV"
     assert ending(-200) == "was killed by signal 200"
+
+
+def test_all_lines_that_are_there_come_together() -> None:
+    code = "print('one\\ntwo\\nthree', flush=True); input(); print('four\\nfi', end='', flush=True)"
+    with python(code) as process:
+        lines = process.receive_all(LONG_S)
+        while len(lines) < 3:
+            lines += process.receive_all(LONG_S)
+        assert lines == [b"one", b"two", b"three"]
+        process.send(b"go")
+        assert process.receive_all(LONG_S) == [b"four"]
+
+
+def test_others_share_standard_error_and_end_with_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = (
+        "import os, sys, time, pathlib; print('of another', file=sys.stderr, flush=True);"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
+    )
+    with LineProcess(
+        [sys.executable, "-c", "import sys; input(); sys.exit('of the first')"],
+        dict(os.environ),
+        others=[[sys.executable, "-c", other]],
+    ) as process:
+        pid = int(_text_of(tmp_path / "pid"))
+        monkeypatch.setattr("nccltune.native.line_process._LAST_WORDS_S", 0.3)
+        process.send(b"end")
+        # The other one goes on: it is given a moment, and killed.
+        with pytest.raises(ProcessEnded, match="status 1") as caught:
+            process.receive(LONG_S)
+        assert {"of another", "of the first"} <= set(caught.value.stderr.splitlines())
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_program_that_cannot_be_started_leaves_no_other_behind(tmp_path: Path) -> None:
+    first = (
+        "import os, time, pathlib;"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid())); time.sleep(600)"
+    )
+    with pytest.raises(FileNotFoundError):
+        LineProcess(
+            [sys.executable, "-c", first], dict(os.environ), others=[[str(tmp_path / "none")]]
+        )
+    if (tmp_path / "pid").exists():
+        assert not Path(f"/proc/{_text_of(tmp_path / 'pid')}").exists()
+
+
+def _text_of(path: Path) -> str:
+    deadline = time.monotonic() + LONG_S
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bench inside this process, for what a sweep does with its answers."""
+
+from collections.abc import Callable, Iterator
+
+from nccltune.measure.conversation import (
+    Abilities,
+    Gpu,
+    Hello,
+    Measure,
+    Nccl,
+    Point,
+    PointError,
+    Table,
+    TableRow,
+)
+from nccltune.model.choice import DEFAULT, AnyChoice
+
+Times = Callable[[int, AnyChoice], float | None]
+
+
+def hello(**changes: object) -> Hello:
+    settings: dict[str, object] = {
+        "schema_version": 1,
+        "version": "0.1.0",
+        "backend": "nccl",
+        "nccl": Nccl("2.28.9"),
+        "driver": "13.0",
+        "nodes": 4,
+        "ranks": 4,
+        "gpus": [Gpu(rank, "NVIDIA H200", "abc") for rank in range(4)],
+        "can": Abilities(collectives=["allreduce", "allgather", "reducescatter"]),
+        **changes,
+    }
+    return Hello(**settings)  # type: ignore[arg-type]
+
+
+class FakeBench:
+    """Answers `measure` with `times`, a little more each round. `before` is called with the
+    number of points so far before each of them, and may raise."""
+
+    def __init__(
+        self,
+        times: Times,
+        *,
+        hello_: Hello | None = None,
+        labels: tuple[str, ...] = ("ring/ll", "tree/ll"),
+        before: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.hello = hello_ or hello()
+        self.requests: list[Measure] = []
+        self.points = 0
+        self._times = times
+        self._labels = labels
+        self._before = before
+
+    def tables(self, request: Table) -> list[TableRow]:
+        return [TableRow(size, dict.fromkeys(self._labels)) for size in request.bytes]
+
+    def measure(self, request: Measure) -> Iterator[list[Point]]:
+        self.requests.append(request)
+        for size in request.bytes:
+            for choice in request.choices:
+                for repeat in range(request.default_repeats if choice == DEFAULT else 1):
+                    self._before(self.points)
+                    self.points += 1
+                    yield [self._point(request, size, choice, repeat)]
+
+    def _point(self, request: Measure, size: int, choice: AnyChoice, repeat: int) -> Point:
+        time_us = self._times(size, choice)
+        error = PointError("unsupported", "not here") if time_us is None else None
+        if time_us is not None:
+            time_us *= 1 + 0.001 * request.first_round + 0.0005 * repeat
+        return Point(
+            bytes=size,
+            choice=choice,
+            round=request.first_round,
+            repeat=repeat,
+            iterations=request.iterations,
+            time_us=time_us,
+            wrong=0 if request.check and not error else None,
+            error=error,
+        )

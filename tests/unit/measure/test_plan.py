@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adaptive plan as a whole, on platforms whose truth is known."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.measure.conversation import Ran
+from nccltune.measure.plan import ExhaustivePlan, Plan
+from nccltune.model.choice import DEFAULT, Choice
+from nccltune.tune.search import search
+from tests.unit.measure.platforms import (
+    Curves,
+    K,
+    M,
+    Platform,
+    choice,
+    drive,
+    lane,
+    linear,
+    rule_regret,
+    timings_of,
+)
+
+SIZES = [round(K * 2 ** (step / 2)) for step in range(33)]
+CAREFUL = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+@st.composite
+def curves(draw: st.DrawFn) -> Curves:
+    """Two to five choices, faster ones with more latency among them; the default runs one, then
+    from some size on another: rightly or wrongly."""
+    labels = ["tree/ll", "tree/simple", "ring/ll", "ring/ll128", "ring/simple"]
+    number = draw(st.integers(2, 5))
+    lines = {
+        label: linear(draw(st.floats(5, 100)), draw(st.floats(500, 50_000)))
+        for label in labels[:number]
+    }
+    first, second = draw(st.sampled_from(labels[:number])), draw(st.sampled_from(labels[:number]))
+    switch = K * 2 ** draw(st.floats(0, 16))
+    return Curves(lines, lambda size: first if size < switch else second)
+
+
+@CAREFUL
+@given(curves(), st.sampled_from([0.002, 0.01, 0.03]), st.integers(0, 1000))
+def test_what_is_left_to_gain_is_about_the_threshold(
+    exact: Curves, noise: float, seed: int
+) -> None:
+    platform = Platform(exact, noise=noise, seed=seed)
+    plan = Plan([lane(list(exact.lines))])
+    drive(plan, platform)
+    every = ExhaustivePlan([lane(list(exact.lines))], rounds=8)
+    drive(every, Platform(exact, noise=noise, seed=seed + 1))
+    ours = rule_regret(timings_of(plan), exact, SIZES)
+    yardstick = rule_regret(timings_of(every), exact, SIZES)
+    assert ours - yardstick <= 0.01 + noise / 2
+    assert len(set(platform.points)) == len(platform.points)
+
+
+@CAREFUL
+@given(
+    st.floats(K * 2**3.5, K * 2**14.5),
+    st.floats(1.5, 6),
+    st.sampled_from([0.0, 0.003, 0.01]),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_a_crossing_is_found_within_a_tenth(
+    crossing: float, factor: float, noise: float, default_has_latency: bool, seed: int
+) -> None:
+    """tree is better below the crossing, ring above; the default runs one of them everywhere."""
+    tree = linear(20, crossing / (20 * factor))
+    ring = linear(20 * factor, crossing / 20)
+    assert tree(round(crossing)) == pytest.approx(ring(round(crossing)), rel=0.001)
+    exact = Curves(
+        {"tree/ll": tree, "ring/simple": ring},
+        lambda _: "ring/simple" if default_has_latency else "tree/ll",
+    )
+    plan = Plan([lane(list(exact.lines))])
+    drive(plan, Platform(exact, noise=noise, seed=seed))
+    (group,) = search([timings_of(plan)])
+    (rule,) = [item.rule for item in group.rules]
+    assert rule.choice == choice("tree/ll" if default_has_latency else "ring/simple")
+    edge = rule.max_bytes if default_has_latency else rule.min_bytes
+    # The rule search ends a rule where its gain falls to a toll of at least 1 %.
+    lead = math.log(ring(edge) / tree(edge)) * (1 if default_has_latency else -1)
+    assert -0.005 - 2 * noise <= lead <= 0.015 + 4 * noise
+    if noise <= 0.003 and factor >= 2:
+        sizes = [round(crossing * 1.01**step) for step in range(-60, 61)]
+        toll = min(sizes, key=lambda size: abs(abs(math.log(ring(size) / tree(size))) - 0.01))
+        assert min(toll, crossing) / 1.1 <= edge <= max(toll, crossing) * 1.1
+
+
+@CAREFUL
+@given(curves(), st.integers(0, 1000))
+def test_hiccups_do_not_decide(exact: Curves, seed: int) -> None:
+    platform = Platform(exact, noise=0.01, hiccups=0.02, seed=seed)
+    plan = Plan([lane(list(exact.lines))])
+    drive(plan, platform)
+    assert rule_regret(timings_of(plan), exact, SIZES) <= 0.05
+
+
+@CAREFUL
+@given(curves(), st.integers(0, 1000), st.data())
+def test_a_plan_fed_again_goes_on_where_it_stood(
+    exact: Curves, seed: int, data: st.DataObject
+) -> None:
+    """However far a run came, the next one asks for exactly the rest and ends the same."""
+    whole = Platform(exact, noise=0.02, seed=seed)
+    plan = Plan([lane(list(exact.lines))])
+    drive(plan, whole)
+    cut = data.draw(st.integers(0, len(whole.points)))
+    known = set(whole.points[:cut])
+    rest = Platform(exact, noise=0.02, seed=seed)
+    resumed = Plan([lane(list(exact.lines))])
+    silent = Platform(exact, noise=0.02, seed=seed)
+    while asks := resumed.step():
+        for ask in asks:
+            missing = {key for part in ask.without(known) for key in part.points()}
+            for key in ask.points():
+                source = rest if key in missing else silent
+                resumed.feed(key, source.answer(key, ask, resumed))
+    assert sorted(map(str, rest.points)) == sorted(map(str, whole.points[cut:]))
+    assert timings_of(resumed).cells == timings_of(plan).cells
+
+
+def test_a_default_that_is_right_costs_few_points() -> None:
+    lines = {
+        "tree/ll": linear(10, 1_000),
+        "ring/simple": linear(40, 40_000),
+        "tree/simple": linear(60, 20_000),
+    }
+    exact = Curves(lines, lambda size: min(lines, key=lambda label: lines[label](size)))
+    platform = Platform(exact, noise=0.003)
+    plan = Plan([lane(list(lines))])
+    drive(plan, platform)
+    assert not [item for group in search([timings_of(plan)]) for item in group.rules]
+    assert len(platform.points) <= 9 * 5 * 2
+
+
+def test_a_hopeless_choice_is_not_tried_at_large_sizes() -> None:
+    lines = {"tree/ll": linear(5, 200), "ring/simple": linear(20, 20_000)}
+    exact = Curves(lines, lambda _: "ring/simple")
+    platform = Platform(exact, noise=0.01)
+    drive(Plan([lane(list(lines))]), platform)
+    tried = {key.bytes for key in platform.points if key.choice == choice("tree/ll")}
+    assert max(tried) < 16 * M
+    assert min(tried) == K
+
+
+def test_what_the_default_runs_already_is_not_repeated() -> None:
+    def ran(size: int, chosen: object) -> Ran | None:
+        label = "ring/ll" if chosen == DEFAULT else chosen.label  # type: ignore[attr-defined]
+        algorithm, protocol = label.split("/")
+        return Ran(algorithm, protocol, channels=1)
+
+    lines = {"ring/ll": linear(20, 5_000), "tree/ll": linear(30, 4_000)}
+    platform = Platform(Curves(lines, lambda _: "ring/ll"), noise=0.05, ran=ran)
+    drive(Plan([lane(list(lines))]), platform)
+    assert {key.round for key in platform.points if key.choice == choice("ring/ll")} == {0}
+
+
+def test_a_choice_that_nccl_does_not_run_is_asked_for_once_a_size() -> None:
+    lines = {"ring/ll": linear(20, 5_000), "ring/ll128": linear(1, 90_000)}
+    exact = Curves(lines, lambda _: "ring/ll")
+    platform = Platform(exact, noise=0.02, not_run={choice("ring/ll128")})
+    plan = Plan([lane(list(lines))])
+    drive(plan, platform)
+    asked = [key for key in platform.points if key.choice == choice("ring/ll128")]
+    assert len(asked) == len({key.bytes for key in asked})
+    assert choice("ring/ll128") not in timings_of(plan).choices
+
+
+def test_sizes_that_cannot_be_measured_are_left_out() -> None:
+    def exact(size: int, chosen: object) -> float | None:
+        return None if size > 4 * M else 20 + size / 1e3
+
+    platform = Platform(exact, noise=0.01)
+    plan = Plan([lane(["ring/ll", "tree/ll"])])
+    drive(plan, platform)
+    assert max(timings_of(plan).sizes) == 4 * M
+
+
+def test_no_default_anywhere_ends_at_once() -> None:
+    platform = Platform(lambda *_: None)
+    plan = Plan([lane(["ring/ll"])])
+    drive(plan, platform, most_points=100)
+    assert timings_of(plan).sizes == []
+
+
+def channels_matter(least: int) -> Iterator[object]:
+    """The time of ring/simple, which runs 16 channels, and of fewer: slower below `least`."""
+
+    def exact(size: int, chosen: object) -> float | None:
+        if chosen == DEFAULT:
+            return 2 * (50 + size / 10e3)
+        assert isinstance(chosen, Choice)
+        slow = 1.3 if chosen.channels is not None and chosen.channels < least else 1.0
+        return slow * (50 + size / 10e3)
+
+    def ran(size: int, chosen: object) -> Ran | None:
+        if chosen == DEFAULT:
+            return Ran("tree", "simple", channels=16)
+        assert isinstance(chosen, Choice)
+        return Ran("ring", "simple", channels=chosen.channels or 16)
+
+    yield exact
+    yield ran
+
+
+@pytest.mark.parametrize("least", [4, 16])
+def test_the_least_channels_are_found(least: int) -> None:
+    exact, ran = channels_matter(least)
+    platform = Platform(exact, noise=0.005, ran=ran)  # type: ignore[arg-type]
+    plan = Plan([lane(["ring/simple"])])
+    drive(plan, platform)
+    (group,) = search([timings_of(plan)])
+    (rule,) = [item.rule for item in group.rules]
+    assert rule.choice.channels == (None if least == 16 else least)
+    tried = {key.choice.channels for key in platform.points if isinstance(key.choice, Choice)}
+    assert min(count for count in tried if count) == least // 2
+
+
+def test_a_chunk_size_is_tried_where_the_interface_has_one() -> None:
+    from nccltune.measure.lane import Options
+
+    def exact(size: int, chosen: object) -> float | None:
+        if chosen == DEFAULT:
+            return 2 * (50 + size / 10e3)
+        assert isinstance(chosen, Choice)
+        fast = 0.9 if chosen.chunk_bytes == 256 * K else 1.0
+        return fast * (50 + size / 10e3)
+
+    def ran(size: int, chosen: object) -> Ran | None:
+        return Ran("ring", "simple", channels=1, chunk_bytes=128 * K)
+
+    def ran_unlike_default(size: int, chosen: object) -> Ran | None:
+        return None if chosen == DEFAULT else ran(size, chosen)
+
+    for chunks in (False, True):
+        platform = Platform(exact, noise=0.005, ran=ran_unlike_default)
+        plan = Plan([lane(["ring/simple"], options=Options(chunks=chunks))])
+        drive(plan, platform)
+        tried = {key.choice.chunk_bytes for key in platform.points if key.choice != DEFAULT}  # type: ignore[union-attr]
+        assert tried == ({None, 64 * K, 256 * K} if chunks else {None})
+
+
+def test_the_full_grid_is_the_full_grid() -> None:
+    lines = {"ring/ll": linear(20, 5_000), "tree/ll": linear(30, 4_000)}
+    platform = Platform(Curves(lines, lambda _: "ring/ll"))
+    drive(ExhaustivePlan([lane(list(lines), K, M)], rounds=3), platform)
+    assert len(platform.points) == 11 * 4 * 3
+
+
+def test_a_plan_tells_how_long_it_will_take() -> None:
+    lines = {"ring/ll": linear(20, 5_000), "tree/ll": linear(30, 4_000)}
+    platform = Platform(Curves(lines, lambda _: "ring/ll"), noise=0.01)
+    plan = Plan([lane(list(lines))])
+    assert plan.seconds_left() > 0
+    while asks := plan.step():
+        for ask in asks:
+            expected = plan.seconds(ask)
+            before = platform.seconds
+            for key in ask.points():
+                plan.feed(key, platform.answer(key, ask, plan))
+            if ask.round:
+                assert platform.seconds - before == pytest.approx(expected, rel=0.3)
+    assert plan.seconds_left() == 0
