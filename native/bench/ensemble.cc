@@ -18,8 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// After a fatal answer the others have so long for theirs.
-constexpr seconds kAfterFatal{2};
 // For closing the communicator.
 constexpr seconds kCloseLimit{30};
 // For the players to end, within kGrace.
@@ -183,7 +181,7 @@ void Ensemble::Handle(size_t process, Message message) {
   } else if (message.type == MessageType::kLeaving) {
     Lost(process, message.payload);
   } else if (message.type == awaited_) {
-    if (IsFatal(message.type, message.payload) && !cut_) cut_ = Clock::now() + kAfterFatal;
+    if (IsFatal(message.type, message.payload) && !cut_) cut_ = Clock::now() + surroundings_.after_fatal;
     answers_[process] = std::move(message.payload);
   }
 }

@@ -40,6 +40,8 @@ class Ensemble {
     std::function<int()> interrupted_status = [] { return 0; };
     // Called once a bad end has begun.
     std::function<void(int status)> ending = [](int) {};
+    // After an answer that says that nothing more can be run the others have so long for theirs.
+    std::chrono::milliseconds after_fatal{2000};
   };
 
   // `wires` lead to the players of all processes, this one's first.

@@ -263,7 +263,8 @@ class Reception {
     }
   }
 
-  MeetingFailure NobodyCame() const {
+  MeetingFailure NobodyCame() {
+    dismissed_.silent += static_cast<int>(strangers_.size());
     std::vector<int> absent;
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (!guests_[i].socket) absent.push_back(static_cast<int>(i) + 1);

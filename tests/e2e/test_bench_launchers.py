@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nccltune-bench under the launchers that are installed here, and under the variables of others."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .bench_runs import (
+    BENCH,
+    FOUR_NODES,
+    HELLO,
+    QUIT,
+    Process,
+    bench_processes,
+    environment,
+    eventually,
+    free_port,
+    measure,
+    slow_measure,
+)
+
+SIZE = 4
+
+
+def _version(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    done = subprocess.run([path, "--version"], capture_output=True, check=False, timeout=60)
+    return done.stdout.decode(errors="replace")
+
+
+def open_mpi() -> list[str]:
+    """How Open MPI starts the processes, with the environment they need."""
+    for program in ("mpirun.openmpi", "mpirun"):
+        if "Open MPI" in _version(program):
+            return [program, "-n", str(SIZE), "--oversubscribe", "-x", "NCCLTUNE_TOKEN"]
+    pytest.skip("Open MPI is not installed (Debian: openmpi-bin)")
+
+
+def hydra() -> list[str]:
+    """How MPICH's hydra starts the processes."""
+    for program in ("mpiexec.hydra", "mpirun.mpich", "mpirun"):
+        if "HYDRA" in _version(program):
+            return [program, "-n", str(SIZE), "-genvlist", "NCCLTUNE_TOKEN"]
+    pytest.skip("MPICH is not installed (Debian: mpich)")
+
+
+Started = tuple[Process, int]
+
+
+@pytest.fixture(params=[open_mpi, hydra], ids=lambda launcher: launcher.__name__)
+def started(request: pytest.FixtureRequest) -> Iterator[Callable[..., Started]]:
+    """Starts a run under the launcher; whatever it leaves behind is ended."""
+    launcher = request.param()
+    opened: list[Started] = []
+
+    def start(*options: str) -> Started:
+        port = free_port()
+        variables = environment(
+            NCCLTUNE_TOKEN=secrets.token_hex(16),
+            OMPI_ALLOW_RUN_AS_ROOT="1",
+            OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        )
+        arguments = [*launcher, str(BENCH), "--rendezvous", f"127.0.0.1:{port}"]
+        process = Process([*arguments, "--replay", str(FOUR_NODES), *options], variables)
+        opened.append((process, port))
+        return process, port
+
+    yield start
+    for process, port in opened:
+        process.close()
+        for pid in bench_processes(port).values():
+            os.kill(pid, signal.SIGKILL)
+
+
+def nothing_left(port: int) -> None:
+    """No process of the run remains."""
+    for _ in eventually():
+        if not bench_processes(port):
+            return
+
+
+def test_a_whole_run(started: Callable[..., Started]) -> None:
+    mpirun, port = started()
+    mpirun.send(HELLO, measure(rounds=5), QUIT)
+    answers = mpirun.rest()
+    assert [answer["op"] for answer in answers] == ["hello", *["point"] * 5, "done", "quit"]
+    assert answers[0]["processes"] == SIZE
+    status, talk = mpirun.end(30)
+    assert status == 0, talk
+    nothing_left(port)
+
+
+@pytest.mark.parametrize("rank", range(SIZE))
+def test_the_death_of_a_rank_ends_all(started: Callable[..., Started], rank: int) -> None:
+    mpirun, port = started("--pace", "1")
+    mpirun.send(HELLO, slow_measure())
+    assert mpirun.receive() is not None
+    assert mpirun.receive() is not None
+    os.kill(bench_processes(port)[rank], signal.SIGKILL)
+    # hydra adds a notice of its own to what rank 0 says, on standard output.
+    assert mpirun.popen.stdout is not None
+    mpirun.popen.stdout.read()
+    status, _ = mpirun.end(30)
+    assert status != 0
+    nothing_left(port)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_end_of_the_launcher_ends_all(started: Callable[..., Started], number: int) -> None:
+    mpirun, port = started("--pace", "1")
+    mpirun.send(HELLO, slow_measure())
+    assert mpirun.receive() is not None
+    assert mpirun.receive() is not None
+    assert len(bench_processes(port)) == SIZE
+    mpirun.popen.send_signal(number)
+    mpirun.popen.wait(30)
+    nothing_left(port)
+
+
+# What srun and torchrun set, on processes that nobody but the test starts.
+@pytest.mark.parametrize("launcher", ["slurm", "torchrun"])
+def test_the_variables_of_a_launcher_that_is_not_here(launcher: str) -> None:
+    port = free_port()
+    token = secrets.token_hex(16)
+    ranks = []
+    for rank in range(2):
+        variables = environment(NCCLTUNE_TOKEN=token)
+        arguments = [str(BENCH), "--replay", str(FOUR_NODES)]
+        if launcher == "slurm":
+            variables |= {
+                "SLURM_PROCID": str(rank),
+                "SLURM_NTASKS": "2",
+                "SLURM_LOCALID": str(rank),
+            }
+            arguments += ["--rendezvous", f"127.0.0.1:{port}"]
+        else:
+            # torchrun's agent holds MASTER_PORT with a store of its own.
+            variables |= {
+                "RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": str(rank),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port - 1),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+            }
+        ranks.append(Process(arguments, variables))
+    try:
+        ranks[0].send(HELLO, measure(), QUIT)
+        answers = ranks[0].rest()
+        assert [answer["op"] for answer in answers] == ["hello", "point", "done", "quit"]
+        assert [rank.end()[0] for rank in ranks] == [0, 0]
+        assert ranks[1].popen.stdout is not None
+        assert ranks[1].popen.stdout.read() == b"", "only rank 0 writes"
+    finally:
+        for rank_process in ranks:
+            rank_process.close()
+
+
+def test_contradicting_variables_are_an_error() -> None:
+    variables = {
+        "OMPI_COMM_WORLD_RANK": "0",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+        "PMI_RANK": "1",
+        "PMI_SIZE": "4",
+    }
+    process = Process([str(BENCH), "--replay", str(FOUR_NODES)], environment(**variables))
+    try:
+        status, talk = process.end()
+        assert status == 2
+        assert "OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=2 contradicts PMI_RANK=1" in talk
+    finally:
+        process.close()

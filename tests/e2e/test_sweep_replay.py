@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep` against the real bench, on recordings of real machines."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from nccltune.analyze.timings import Timings, sort_samples
+from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
+from nccltune.model.study import Study
+from nccltune.tune.search import search
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RECORDINGS = ["h200x4-as-4-nodes", "h200x4-1-node"]
+COLLECTIVES = "allgather,reducescatter"
+LONG = [
+    *("--replay", EXAMPLES / RECORDINGS[0], "--collectives", COLLECTIVES),
+    *("--exhaustive", "--rounds", "20"),
+]
+Points = dict[tuple[str, int, str, int, int], float]
+
+
+def environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "NO_COLOR"))}
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "nccltune.cli", "sweep", *map(str, args)]
+
+
+def sweep(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*args), cwd=cwd, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def points(study: Path) -> Points:
+    """Every point by its name; fails on a point measured twice."""
+    found: Points = {}
+    for sample in Study(study).samples():
+        key = (
+            sample.collective.value,
+            sample.bytes,
+            str(sample.choice),
+            sample.round,
+            sample.repeat,
+        )
+        assert key not in found
+        found[key] = sample.time_us
+    return found
+
+
+def timings(study: Path) -> Mapping[Collective, Timings]:
+    found = sort_samples(Study(study).samples()).timings
+    return {item.condition.collective: item for item in found}
+
+
+def rules(study: Path) -> list[Rule]:
+    groups = search(list(timings(study).values()))
+    return [item.rule for group in groups for item in group.rules]
+
+
+def taken(table: Sequence[Rule], of: Timings, size: int) -> AnyChoice:
+    scale, collective = of.condition.scale, of.condition.collective
+    return next(
+        (rule.choice for rule in table if rule.matches(collective, size, scale.nodes, scale.ranks)),
+        DEFAULT,
+    )
+
+
+def regret(ours: Sequence[Rule], yardstick: Sequence[Rule], truth: Timings) -> float:
+    """Mean log of the time by our rules over that by the others, by the medians of `truth`."""
+    total = 0.0
+    for size in truth.sizes:
+        mine = truth.median(size, taken(ours, truth, size))
+        other = truth.median(size, taken(yardstick, truth, size))
+        assert mine is not None
+        assert other is not None
+        total += math.log(mine / other)
+    return total / len(truth.sizes)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_sweep_costs_little_and_loses_little_against_the_full_grid(
+    tmp_path: Path, name: str
+) -> None:
+    last = "64M" if name == "h200x4-as-4-nodes" else "1G"
+    common = ["--replay", EXAMPLES / name, "--sizes", f"1K-{last}", "--json"]
+    ours = json.loads(sweep("-o", "ours", *common, cwd=tmp_path).stdout)
+    full = json.loads(sweep("-o", "full", "--exhaustive", *common, cwd=tmp_path).stdout)
+    assert ours["sweep"]["reason"] == full["sweep"]["reason"] == "done"
+    assert ours["sweep"]["gain_left"] < 0.011
+    assert ours["sweep"]["seconds"] < full["sweep"]["seconds"] / 4
+    assert ours["sweep"]["points"] < full["sweep"]["points"] / 3
+    assert len(points(tmp_path / "ours")) == ours["sweep"]["points"]
+    truth = timings(EXAMPLES / name)
+    tables = rules(tmp_path / "ours"), rules(tmp_path / "full")
+    measured = timings(tmp_path / "ours")
+    assert len(measured) == 3
+    for collective in measured:
+        assert regret(*tables, truth[collective]) <= math.log(1.01), collective
+
+
+def test_what_a_replay_leaves_says_replay_everywhere(tmp_path: Path) -> None:
+    done = sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[1], cwd=tmp_path)
+    assert done.stdout.startswith("replay ")
+    assert "replay     of h200x4-1-node" in done.stderr
+    study = Study(tmp_path / "study")
+    assert study.platform().replay == "h200x4-1-node"
+    assert {sample.source.tool for sample in study.samples()} == {"nccltune-bench replay"}
+    assert json.loads((study.path / "sweep.json").read_text())["replay"] == "h200x4-1-node"
+
+
+def test_a_recording_may_be_named(tmp_path: Path) -> None:
+    done = sweep("-o", "study", "--replay", RECORDINGS[1], "--dry-run", cwd=tmp_path)
+    assert "Would measure 108 points first" in done.stdout
+    assert "replay     of h200x4-1-node" in done.stdout
+    assert not (tmp_path / "study").exists()
+    told = json.loads(
+        sweep("-o", "study", "--replay", RECORDINGS[1], "--dry-run", "--json", cwd=tmp_path).stdout
+    )
+    assert told["points"] == 108
+    assert told["total_seconds"] > told["seconds"] > 0
+
+
+def test_a_budget_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    common = ["-o", "study", "--replay", EXAMPLES / RECORDINGS[0], "--json"]
+    first = json.loads(sweep(*common, "--budget", "1.5", cwd=tmp_path).stdout)["sweep"]
+    assert first["reason"] == "budget"
+    assert 0 < first["seconds"] <= 1.6
+    second = json.loads(sweep(*common, cwd=tmp_path).stdout)["sweep"]
+    assert second["known"] == first["points"]
+    sweep("-o", "whole", *common[2:], cwd=tmp_path)
+    assert points(tmp_path / "study") == points(tmp_path / "whole")
+
+
+def test_a_study_of_another_platform_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[1], cwd=tmp_path)
+    before = (tmp_path / "study" / "samples.jsonl").read_bytes()
+    done = sweep("-o", "study", "--replay", EXAMPLES / RECORDINGS[0], cwd=tmp_path, code=2)
+    assert "another platform: number of nodes 1 there, 4 here" in done.stderr
+    assert (tmp_path / "study" / "samples.jsonl").read_bytes() == before
+
+
+def test_sizes_beyond_the_recording_are_left_out_and_told(tmp_path: Path) -> None:
+    done = sweep(
+        "-o",
+        "study",
+        "--replay",
+        EXAMPLES / RECORDINGS[0],
+        "--collectives",
+        "allgather",
+        "--sizes",
+        "1M-256M",
+        cwd=tmp_path,
+    )
+    assert "allgather default: unsupported at" in done.stdout
+    assert max(timings(tmp_path / "study")[Collective.ALLGATHER].sizes) == 64 << 20
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+def until(condition: object, what: str, limit_s: float = 60.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.002)
+
+
+def running_sweep(cwd: Path, lines: int) -> tuple[subprocess.Popen[str], list[int]]:
+    """A sweep that has just written so many samples, and the processes of its bench. The full
+    grid in many rounds, so that there is time to interrupt it."""
+    samples = cwd / "study" / "samples.jsonl"
+    process = subprocess.Popen(
+        command("-o", "study", *LONG),
+        cwd=cwd,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: samples.exists() and samples.read_bytes().count(b"\n") >= lines, "no samples")
+    return process, children(process.pid)
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    try:
+        return status.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Points:
+    folder = tmp_path_factory.mktemp("whole")
+    sweep("-o", "study", *LONG, cwd=folder)
+    return points(folder / "study")
+
+
+@pytest.mark.parametrize("lines", [1, 700])
+def test_a_killed_sweep_leaves_nothing_running_and_goes_on(
+    tmp_path: Path, uninterrupted: Points, lines: int
+) -> None:
+    process, bench = running_sweep(tmp_path, lines)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -9
+    assert bench
+    until(lambda: not any(alive(pid) for pid in bench), "the bench outlived the sweep", 15)
+    kept = points(tmp_path / "study")
+    assert lines <= len(kept) < len(uninterrupted)
+    done = sweep("-o", "study", *LONG, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["sweep"]["known"] == len(kept)
+    assert points(tmp_path / "study") == uninterrupted
+
+
+def test_a_killed_bench_ends_the_sweep_and_loses_nothing(
+    tmp_path: Path, uninterrupted: Points
+) -> None:
+    process, bench = running_sweep(tmp_path, 300)
+    os.kill(bench[0], 9)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "the bench was killed by SIGKILL" in said
+    assert f"resume:  nccltune sweep --output study --collectives {COLLECTIVES} --replay" in said
+    assert not any(alive(pid) for pid in bench)
+    assert len(points(tmp_path / "study")) >= 300
+    sweep("-o", "study", *LONG, cwd=tmp_path)
+    assert points(tmp_path / "study") == uninterrupted
+
+
+@pytest.mark.parametrize(("number", "code"), [(2, 130), (15, 143)])
+def test_an_interrupted_sweep_says_how_to_go_on(
+    tmp_path: Path, uninterrupted: Points, number: int, code: int
+) -> None:
+    process, bench = running_sweep(tmp_path, 300)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "points so far are kept in study" in said
+    assert "resume:  nccltune sweep --output study" in said
+    assert not any(alive(pid) for pid in bench)
+    assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "interrupted"
+    sweep("-o", "study", *LONG, cwd=tmp_path)
+    assert points(tmp_path / "study") == uninterrupted
+
+
+def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:
+    process, _ = running_sweep(tmp_path, 100)
+    done = sweep("-o", "study", *LONG, cwd=tmp_path, code=2)
+    assert "another sweep is running on this study" in done.stderr
+    process.kill()
+    process.communicate()

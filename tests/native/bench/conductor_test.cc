@@ -1,0 +1,660 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conductor, ensemble, players and workers together, over scripted backends.
+#include "bench/conductor.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <csignal>
+#include <deque>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "bench/ending.h"
+#include "bench/messages.h"
+#include "bench/player.h"
+#include "bench/support.h"
+
+namespace nccltune::bench {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kHello = R"({"op":"hello","schema_version":1})";
+
+StepResult TimedAs(const World& world, double time_us) {
+  StepResult result;
+  result.timings = {{world.process, time_us, time_us + 1, 0}};
+  return result;
+}
+
+// A whole run in this process: one thread for the conductor, one for each player.
+class WholeRun {
+ public:
+  // `script` for each process; what it leaves open is done well.
+  WholeRun(int processes, const std::function<Script(const World&)>& script,
+           Conductor::Settings settings = {}) {
+    signal(SIGPIPE, SIG_IGN);
+    settings.version = "1.2.3";
+    std::vector<Wire> wires;
+    for (int process = 0; process < processes; ++process) {
+      World world;
+      world.process = process;
+      world.processes = processes;
+      Sockets sockets = SocketPair();
+      kill_switches_.emplace_back(dup(sockets.b.get()));
+      wires.emplace_back(std::move(sockets.a));
+      players_.emplace_back([this, world, script = Completed(world, script(world)),
+                             wire = Wire(std::move(sockets.b))]() mutable {
+        Player player(world, std::make_unique<ScriptedBackend>(std::move(script)), std::move(wire),
+                      {});
+        std::string why;
+        const int status = player.Run(&why);
+        Kill(world.process);  // as its descriptors would go with the process
+        const std::lock_guard<std::mutex> lock(mutex_);
+        statuses_[world.process] = status;
+      });
+    }
+    conductor_ = std::thread([this, settings, wires = std::move(wires)]() mutable {
+      Ensemble::Surroundings surroundings;
+      surroundings.input = input_.read.get();
+      surroundings.output = output_.write.get();
+      surroundings.interrupt = interrupt_.get();
+      surroundings.why_interrupted = [] { return std::string("ended by SIGTERM"); };
+      surroundings.interrupted_status = [] { return 143; };
+      surroundings.after_fatal = milliseconds(200);
+      {
+        Ensemble ensemble(std::move(wires), std::move(surroundings));
+        status_ = Conductor(&ensemble, settings).Run();
+      }
+      output_.write.Close();
+    });
+  }
+  ~WholeRun() { Finish(); }
+
+  void Send(const std::string& line) { WriteAll(input_.write.get(), line + "\n"); }
+
+  // The next line of output; null after the last.
+  json::Value Receive() {
+    std::string line;
+    char byte = 0;
+    while (read(output_.read.get(), &byte, 1) == 1 && byte != '\n') line += byte;
+    if (line.empty()) return {};
+    json::Value value;
+    json::Error error;
+    EXPECT_TRUE(json::Parse(line, &value, &error)) << line;
+    return value;
+  }
+  std::string ReceiveText() { return json::Write(Receive()); }
+
+  void Hello() {
+    Send(kHello);
+    EXPECT_EQ(*Receive().Find("op")->AsString(), "hello");
+  }
+
+  // Takes the process off the wire, as its death would.
+  void Kill(int process) {
+    shutdown(kill_switches_[static_cast<size_t>(process)].get(), SHUT_RDWR);
+  }
+  void Interrupt() {
+    const uint64_t one = 1;
+    WriteAll(interrupt_.get(), {reinterpret_cast<const char*>(&one), sizeof one});
+  }
+  void CloseInput() { input_.write.Close(); }
+  void CloseOutput() { output_.read.Close(); }
+
+  // Ends the input; the conductor's exit status.
+  int Finish() {
+    if (conductor_.joinable()) {
+      CloseInput();
+      conductor_.join();
+      for (std::thread& player : players_) player.join();
+    }
+    return status_;
+  }
+  int PlayerStatus(int process) { return statuses_.at(process); }
+
+ private:
+  static Script Completed(const World& world, Script script) {
+    if (!script.open) {
+      script.open = [](const World& opened, Exchange*, BackendInfo* info) {
+        *info = InfoOf(opened);
+        return std::optional<OpenError>();
+      };
+    }
+    if (!script.run)
+      script.run = [world](const Step&) { return TimedAs(world, 10 + world.process); };
+    if (!script.table) script.table = [](const Step&) { return TableResult(); };
+    return script;
+  }
+
+  Pipe input_ = MakePipe();
+  Pipe output_ = MakePipe();
+  Descriptor interrupt_ = Descriptor(eventfd(0, EFD_CLOEXEC));
+  std::deque<Descriptor> kill_switches_;  // the players' sockets, which stay where they are
+  std::mutex mutex_;
+  std::map<int, int> statuses_;
+  int status_ = -1;
+  std::vector<std::thread> players_;
+  std::thread conductor_;
+};
+
+Script Plain(const World&) { return {}; }
+
+std::string MeasureLine(const std::string& members = "") {
+  return R"({"op":"measure","id":1,"collective":"allreduce","bytes":[1024],"choices":["default"])" +
+         members + "}";
+}
+
+std::string ErrorKindOf(const json::Value& point) {
+  const json::Value* error = point.Find("error");
+  return error == nullptr ? "" : *error->Find("kind")->AsString();
+}
+
+TEST(Conductor, HasTheConversationThatIsDocumented) {
+  WholeRun run(3, Plain);
+  run.Send(kHello);
+  EXPECT_EQ(run.ReceiveText(),
+            R"({"op":"hello","id":null,"schema_version":1,"version":"1.2.3","backend":"scripted",)"
+            R"("replay":null,"nccl":{"version":"2.28.9","path":null,"from":null},"driver":null,)"
+            R"("tuner":{"path":"","control":0,"interface":null},"nodes":1,"ranks":3,"processes":3,)"
+            R"("gpus":[{"rank":0,"name":"GPU","host_hash":null},{"rank":1,"name":"GPU",)"
+            R"("host_hash":null},{"rank":2,"name":"GPU","host_hash":null}],"can":{"collectives":)"
+            R"(["allreduce","sendrecv"],"dtypes":["float"],"redops":["sum"],"registered":false,)"
+            R"("graph":false,"chunk":false}})");
+  run.Send(MeasureLine());
+  EXPECT_EQ(run.ReceiveText(),
+            R"({"op":"point","id":1,"bytes":1024,"choice":"default","ran":null,"applied":true,)"
+            R"("round":0,"repeat":0,"iterations":20,"time_us":12.0,"times_us":[10.0,11.0,12.0],)"
+            R"("host_us":13.0,"wrong":0,"source":"scripted"})");
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"done","id":1,"points":1})");
+  run.Send(R"({"op":"table","id":2,"collective":"allreduce","bytes":[8]})");
+  EXPECT_EQ(run.ReceiveText(),
+            R"({"op":"table","id":2,"rows":[{"bytes":8,"costs":{},"predicted":null}]})");
+  run.Send(R"({"op":"quit","id":3})");
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"quit","id":3})");
+  EXPECT_TRUE(run.Receive().IsNull());
+  EXPECT_EQ(run.Finish(), 0);
+  for (int process = 0; process < 3; ++process) EXPECT_EQ(run.PlayerStatus(process), 0);
+}
+
+TEST(Conductor, TheEndOfTheInputIsQuit) {
+  WholeRun run(2, Plain);
+  run.Send(kHello);
+  run.Send(MeasureLine());
+  run.CloseInput();
+  EXPECT_EQ(*run.Receive().Find("op")->AsString(), "hello");
+  EXPECT_EQ(*run.Receive().Find("op")->AsString(), "point");
+  EXPECT_EQ(*run.Receive().Find("op")->AsString(), "done");
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"quit","id":null})");
+  EXPECT_EQ(run.Finish(), 0);
+}
+
+TEST(Conductor, AWrongRequestChangesNothing) {
+  WholeRun run(1, Plain);
+  run.Send(R"({"op":"measure","id":9,"collective":"allreduce","bytes":[1],"choices":["default"]})");
+  const json::Value first = run.Receive();
+  EXPECT_EQ(*first.Find("kind")->AsString(), "request");
+  EXPECT_EQ(*first.Find("id")->AsInt(), 9);
+  EXPECT_EQ(*first.Find("text")->AsString(),
+            "the first request must be hello, with the schema_version that is spoken");
+  run.Hello();
+  for (const std::string& line : {std::string("garbage"), std::string(), MeasureLine(R"(,"x":1)"),
+                                  std::string(size_t{3} << 20, 'x')}) {
+    run.Send(line);
+    EXPECT_EQ(*run.Receive().Find("op")->AsString(), "error");
+  }
+  run.Send(MeasureLine());
+  EXPECT_EQ(*run.Receive().Find("op")->AsString(), "point");
+  EXPECT_EQ(*run.Receive().Find("op")->AsString(), "done");
+  EXPECT_EQ(run.Finish(), 0);
+}
+
+TEST(Conductor, AllProcessesRunTheSameSteps) {
+  std::mutex mutex;
+  std::map<int, std::vector<std::string>> steps;
+  WholeRun run(3, [&](const World& world) {
+    Script script;
+    script.run = [&, world](const Step& step) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      steps[world.process].push_back(Written(step));
+      EXPECT_EQ(step.sequence, steps[world.process].size());
+      return TimedAs(world, 5);
+    };
+    return script;
+  });
+  run.Hello();
+  run.Send(R"({"op":"measure","collective":"allreduce","bytes":[8,16,32],"choices":["default",)"
+           R"("tuned",{"algorithm":"ring","protocol":"ll"}],"rounds":4,"default_repeats":2})");
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(*run.Receive().Find("op")->AsString(), "point");
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"done","id":null,"points":48})");
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(steps[0].size(), 48U);
+  EXPECT_EQ(steps[1], steps[0]);
+  EXPECT_EQ(steps[2], steps[0]);
+}
+
+TEST(Conductor, PicksIterationsForTheTimeThatIsAskedFor) {
+  std::atomic<int> trials = 0;
+  WholeRun run(2, [&](const World& world) {
+    Script script;
+    script.run = [&trials, world](const Step& step) {
+      if (step.iterations == Iterations::kLeast) ++trials;
+      return TimedAs(world, 250);
+    };
+    return script;
+  });
+  run.Hello();
+  run.Send(MeasureLine(R"(,"iterations":0,"target_ms":5,"rounds":3)"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(*run.Receive().Find("iterations")->AsInt(), 20);
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(trials, 2) << "one for each process";
+}
+
+TEST(Conductor, ExchangesReachAllInOrder) {
+  std::atomic<int> rounds = 0;
+  WholeRun run(4, [&](const World&) {
+    Script script;
+    script.open = [&rounds](const World& opened, Exchange* exchange, BackendInfo* info) {
+      *info = InfoOf(opened);
+      for (int i = 0; i < 50; ++i) {
+        std::vector<std::string> all;
+        const std::string mine = std::to_string(opened.process) + "/" + std::to_string(i);
+        EXPECT_TRUE(exchange->AllGather(mine, &all));
+        EXPECT_EQ(all.size(), 4U);
+        for (size_t process = 0; process < all.size(); ++process) {
+          EXPECT_EQ(all[process], std::to_string(process) + "/" + std::to_string(i));
+        }
+      }
+      std::string id = opened.process == 0 ? std::string("\0id", 3) : "";
+      EXPECT_TRUE(exchange->Broadcast(&id, opened.process == 0));
+      EXPECT_EQ(id, std::string("\0id", 3));
+      EXPECT_TRUE(exchange->Barrier());
+      std::vector<std::string> all;
+      EXPECT_FALSE(exchange->AllGather(std::string(Exchange::kMostBytes + 1, 'x'), &all));
+      EXPECT_TRUE(exchange->AllGather(std::string(Exchange::kMostBytes, 'x'), &all));
+      ++rounds;
+      return std::optional<OpenError>();
+    };
+    return script;
+  });
+  run.Hello();
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(rounds, 4);
+}
+
+TEST(Conductor, ABackendThatCannotOpenEndsTheRun) {
+  for (const auto& [kind, status] :
+       {std::pair(OpenError::Kind::kCannotRun, 3), std::pair(OpenError::Kind::kBadInput, 2),
+        std::pair(OpenError::Kind::kFailed, 4)}) {
+    std::atomic<int> aborted = 0;
+    WholeRun run(3, [&, kind = kind](const World&) {
+      Script script;
+      script.open = [kind](const World& opened, Exchange* exchange, BackendInfo* info) {
+        *info = InfoOf(opened);
+        if (opened.process == 1) {
+          return std::optional(OpenError{kind, "no GPU", "use --replay", 1});
+        }
+        // Those who can wait for those who cannot, until they are told.
+        std::vector<std::string> all;
+        EXPECT_FALSE(exchange->AllGather("", &all));
+        return std::optional(OpenError{OpenError::Kind::kFailed, "interrupted", "", -1});
+      };
+      script.abort = [&aborted] { ++aborted; };
+      return script;
+    });
+    EXPECT_EQ(run.ReceiveText(), R"({"op":"error","id":null,"kind":"start","text":"no GPU",)"
+                                 R"("hint":"use --replay","rank":1})");
+    EXPECT_EQ(run.Finish(), status);
+    EXPECT_EQ(run.PlayerStatus(2), status);
+    EXPECT_EQ(aborted, 3);
+  }
+}
+
+TEST(Conductor, AnOpeningThatNeverReturnsIsNamed) {
+  Latch aborted;
+  Conductor::Settings settings;
+  settings.start_limit = milliseconds(200);
+  WholeRun run(
+      2,
+      [&](const World&) {
+        Script script;
+        script.open = [&aborted](const World& opened, Exchange*, BackendInfo* info) {
+          *info = InfoOf(opened);
+          if (opened.process == 1) aborted.Wait();
+          return std::optional<OpenError>();
+        };
+        script.abort = [&aborted] { aborted.Set(); };
+        return script;
+      },
+      settings);
+  EXPECT_EQ(*run.Receive().Find("text")->AsString(),
+            "process 1 did not make the communicator within 0.2 s");
+  EXPECT_EQ(run.Finish(), 4);
+}
+
+TEST(Conductor, AllMustHaveTheSameNccl) {
+  WholeRun run(2, [](const World&) {
+    Script script;
+    script.open = [](const World& opened, Exchange*, BackendInfo* info) {
+      *info = InfoOf(opened);
+      if (opened.process == 1) info->nccl_version = "2.32.3";
+      return std::optional<OpenError>();
+    };
+    return script;
+  });
+  EXPECT_EQ(*run.Receive().Find("text")->AsString(),
+            "process 1 has NCCL 2.32.3, process 0 has 2.28.9");
+  EXPECT_EQ(run.Finish(), 3);
+}
+
+TEST(Conductor, AnErrorThatIsNotFatalIsAPointLikeOthers) {
+  WholeRun run(2, [](const World& world) {
+    Script script;
+    script.run = [world](const Step& step) {
+      StepResult result = TimedAs(world, 5);
+      if (step.bytes > 100) {
+        result = StepResult();
+        result.error = StepError{ErrorKind::kMemory, "too large", world.process, false};
+      } else if (step.bytes > 50 && world.process == 1) {
+        result.timings[0].wrong = 5;
+      }
+      return result;
+    };
+    return script;
+  });
+  run.Hello();
+  run.Send(R"({"op":"measure","collective":"allreduce","bytes":[8,64,128],"choices":["default"]})");
+  std::map<int64_t, json::Value> points;
+  for (int i = 0; i < 3; ++i) {
+    json::Value point = run.Receive();
+    points[*point.Find("bytes")->AsInt()] = point;
+  }
+  EXPECT_EQ(ErrorKindOf(points[8]), "");
+  EXPECT_EQ(ErrorKindOf(points[64]), "wrong");
+  EXPECT_EQ(*points[64].Find("wrong")->AsInt(), 5);
+  EXPECT_EQ(points[64].Find("time_us"), nullptr);
+  EXPECT_EQ(ErrorKindOf(points[128]), "memory");
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"done","id":null,"points":3})");
+  EXPECT_EQ(run.Finish(), 0);
+}
+
+TEST(Conductor, WhatTheBackendCannotDoIsNotAskedOfIt) {
+  std::atomic<int> asked = 0;
+  WholeRun run(1, [&](const World& world) {
+    Script script;
+    script.run = [&asked, world](const Step&) {
+      ++asked;
+      return TimedAs(world, 5);
+    };
+    return script;
+  });
+  run.Hello();
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"op":"measure","collective":"reduce","bytes":[8],"choices":["default"]})", "reduce"},
+      {MeasureLine(R"(,"dtype":"half")"), "half"},
+      {MeasureLine(R"(,"redop":"max")"), "max"},
+      {MeasureLine(R"(,"registered":true)"), "registered buffers"},
+      {MeasureLine(R"(,"graph":true,"iterations":0)"), "CUDA graphs"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[8],"choices":[{"algorithm":"ring",)"
+       R"("protocol":"ll","chunk_bytes":64}]})",
+       "a forced chunk size"}};
+  for (const auto& [line, what] : cases) {
+    run.Send(line);
+    const json::Value point = run.Receive();
+    EXPECT_EQ(ErrorKindOf(point), "unsupported");
+    EXPECT_EQ(*point.Find("error")->Find("text")->AsString(), what + " is not to be had here");
+    EXPECT_EQ(*run.Receive().Find("op")->AsString(), "done");
+  }
+  // Reductions do not matter to what does not reduce.
+  run.Send(R"({"op":"measure","collective":"sendrecv","bytes":[8],"choices":["default"],)"
+           R"("redop":"max"})");
+  EXPECT_EQ(ErrorKindOf(run.Receive()), "");
+  run.Receive();
+  run.Send(R"({"op":"table","collective":"reduce","bytes":[8]})");
+  EXPECT_NE(run.ReceiveText().find("reduce is not to be had here"), std::string::npos);
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Conductor, AFatalErrorEndsTheRunAfterItsPoint) {
+  Latch aborted;
+  WholeRun run(3, [&](const World& world) {
+    Script script;
+    script.run = [&aborted, world](const Step&) {
+      if (world.process == 2) {
+        StepResult result;
+        result.error = StepError{ErrorKind::kTimeout, "rank 2 is stuck", 2, true};
+        return result;
+      }
+      // The others are in the collective that will never end.
+      aborted.Wait();
+      return StepResult();
+    };
+    script.abort = [&aborted] { aborted.Set(); };
+    return script;
+  });
+  run.Hello();
+  run.Send(MeasureLine(R"(,"rounds":5)"));
+  const json::Value point = run.Receive();
+  EXPECT_EQ(ErrorKindOf(point), "timeout");
+  EXPECT_EQ(*point.Find("error")->Find("rank")->AsInt(), 2);
+  EXPECT_TRUE(run.Receive().IsNull()) << "no second point, no done";
+  EXPECT_EQ(run.Finish(), 4);
+  EXPECT_EQ(run.PlayerStatus(1), 4);
+}
+
+TEST(Conductor, ABackendThatNeverReturnsIsATimeout) {
+  Latch aborted;
+  Conductor::Settings settings;
+  settings.beyond_timeout = milliseconds(100);
+  WholeRun run(
+      2,
+      [&](const World& world) {
+        Script script;
+        script.run = [&aborted, world](const Step&) {
+          if (world.process == 1) aborted.Wait();
+          return TimedAs(world, 5);
+        };
+        script.abort = [&aborted] { aborted.Set(); };
+        return script;
+      },
+      settings);
+  run.Hello();
+  run.Send(MeasureLine(R"(,"timeout_s":0.1)"));
+  const json::Value point = run.Receive();
+  EXPECT_EQ(ErrorKindOf(point), "timeout");
+  EXPECT_EQ(*point.Find("error")->Find("text")->AsString(),
+            "allreduce of 1024 bytes with \"default\" is stuck: process 1 gave no answer within "
+            "0.2 s");
+  EXPECT_EQ(run.Finish(), 4);
+}
+
+TEST(Conductor, AFatalTableEndsTheRun) {
+  WholeRun run(2, [](const World& world) {
+    Script script;
+    script.table = [world](const Step&) {
+      TableResult result;
+      if (world.process == 1) result.error = StepError{ErrorKind::kNccl, "broken", 1, true};
+      return result;
+    };
+    return script;
+  });
+  run.Hello();
+  run.Send(R"({"op":"table","id":4,"collective":"allreduce","bytes":[8,16]})");
+  EXPECT_EQ(run.ReceiveText(),
+            R"({"op":"table","id":4,"rows":[{"bytes":8,"error":{"kind":"nccl","text":"broken",)"
+            R"("rank":1}}]})");
+  EXPECT_TRUE(run.Receive().IsNull());
+  EXPECT_EQ(run.Finish(), 4);
+}
+
+// Any process, at any time: in a step, and between two requests.
+class DeathTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(DeathTest, InAStepIsToldWithThePoint) {
+  Latch aborted;
+  std::atomic<int> begun = 0;
+  WholeRun run(3, [&](const World&) {
+    Script script;
+    script.run = [&](const Step&) {
+      ++begun;
+      aborted.Wait();
+      return StepResult();
+    };
+    script.abort = [&aborted] { aborted.Set(); };
+    return script;
+  });
+  run.Hello();
+  run.Send(MeasureLine());
+  ASSERT_TRUE(Eventually([&] { return begun == 3; }));
+  run.Kill(GetParam());
+  const json::Value point = run.Receive();
+  EXPECT_EQ(ErrorKindOf(point), "died");
+  EXPECT_EQ(*point.Find("error")->Find("rank")->AsInt(), GetParam());
+  EXPECT_EQ(*point.Find("error")->Find("text")->AsString(),
+            "process " + std::to_string(GetParam()) + " has gone: the connection was closed");
+  EXPECT_TRUE(run.Receive().IsNull());
+  EXPECT_EQ(run.Finish(), 4);
+  for (int process = 0; process < 3; ++process) EXPECT_EQ(run.PlayerStatus(process), 4);
+}
+
+TEST_P(DeathTest, InBetweenIsToldAsAnError) {
+  WholeRun run(3, Plain);
+  run.Hello();
+  run.Kill(GetParam());
+  const json::Value error = run.Receive();
+  EXPECT_EQ(*error.Find("op")->AsString(), "error");
+  EXPECT_EQ(*error.Find("kind")->AsString(), "died");
+  EXPECT_EQ(*error.Find("rank")->AsInt(), GetParam());
+  EXPECT_TRUE(run.Receive().IsNull());
+  EXPECT_EQ(run.Finish(), 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(EachProcess, DeathTest, ::testing::Values(0, 1, 2));
+
+TEST(Conductor, ASignalEndsAll) {
+  Latch aborted;
+  std::atomic<int> begun = 0;
+  WholeRun run(2, [&](const World&) {
+    Script script;
+    script.run = [&](const Step&) {
+      ++begun;
+      aborted.Wait();
+      return StepResult();
+    };
+    script.abort = [&aborted] { aborted.Set(); };
+    return script;
+  });
+  run.Hello();
+  run.Send(MeasureLine());
+  ASSERT_TRUE(Eventually([&] { return begun == 2; }));
+  run.Interrupt();
+  EXPECT_EQ(run.ReceiveText(), R"({"op":"error","id":1,"kind":"signal","text":"ended by SIGTERM",)"
+                               R"("hint":null,"rank":null})");
+  EXPECT_EQ(run.Finish(), 143);
+  EXPECT_EQ(run.PlayerStatus(1), 143);
+}
+
+TEST(Conductor, WithoutAReaderTheRunEnds) {
+  WholeRun run(2, Plain);
+  run.Hello();
+  run.CloseOutput();
+  EXPECT_EQ(run.Finish(), 4);
+  EXPECT_EQ(run.PlayerStatus(1), 4);
+}
+
+TEST(Conductor, ASlowReaderHoldsTheStepsUp) {
+  std::atomic<int> steps = 0;
+  WholeRun run(1, [&](const World& world) {
+    Script script;
+    script.run = [&steps, world](const Step&) {
+      ++steps;
+      return TimedAs(world, 5);
+    };
+    return script;
+  });
+  run.Hello();
+  run.Send(MeasureLine(R"(,"rounds":20000)"));
+  // The pipe's buffer, what waits before it, and then no step more.
+  int seen = -1;
+  ASSERT_TRUE(Eventually([&] {
+    const int before = std::exchange(seen, steps.load());
+    std::this_thread::sleep_for(milliseconds(100));
+    return seen > 0 && seen == before;
+  }));
+  EXPECT_LT(steps, 5000);
+  for (int i = 0; i < 20'000; ++i) ASSERT_EQ(*run.Receive().Find("op")->AsString(), "point");
+  EXPECT_EQ(*run.Receive().Find("points")->AsInt(), 20'000);
+  EXPECT_EQ(run.Finish(), 0);
+}
+
+TEST(Conductor, ClosesTheBackendsAtAGoodEndOnly) {
+  std::atomic<int> closed = 0;
+  std::atomic<int> aborted = 0;
+  const auto script = [&](const World&) {
+    Script counting;
+    counting.close = [&closed] { ++closed; };
+    counting.abort = [&aborted] { ++aborted; };
+    return counting;
+  };
+  EXPECT_EQ(WholeRun(2, script).Finish(), 0);
+  EXPECT_EQ(closed, 2);
+  EXPECT_EQ(aborted, 0);
+  WholeRun run(2, script);
+  run.Hello();
+  run.Kill(1);
+  EXPECT_EQ(run.Finish(), 4);
+  EXPECT_EQ(closed, 2);
+  EXPECT_EQ(aborted, 2);
+}
+
+// A player alone, whose conductor says what no conductor says.
+TEST(Player, EndsWhenItsConductorTalksNonsense) {
+  for (const MessageType type :
+       {MessageType::kOpened, MessageType::kGathered, MessageType::kAbort}) {
+    Sockets sockets = SocketPair();
+    World world;
+    world.processes = 2;
+    world.process = 1;
+    Script script;
+    script.open = [](const World&, Exchange*, BackendInfo*) { return std::optional<OpenError>(); };
+    Player player(world, std::make_unique<ScriptedBackend>(script), Wire(std::move(sockets.a)), {});
+    Wire conductor(std::move(sockets.b));
+    conductor.Send(type, "nonsense");
+    std::string why;
+    EXPECT_EQ(player.Run(&why), kFailed);
+    EXPECT_NE(why.find("could not be read"), std::string::npos) << why;
+    EXPECT_TRUE(player.lost_conductor());
+  }
+}
+
+TEST(Player, SaysWhyItLeaves) {
+  Sockets sockets = SocketPair();
+  const Descriptor event(eventfd(1, EFD_CLOEXEC));
+  Player::Surroundings surroundings;
+  surroundings.interrupt = event.get();
+  surroundings.why_interrupted = [] { return std::string("it was ended by SIGTERM"); };
+  surroundings.interrupted_status = [] { return 143; };
+  int forced = 0;
+  surroundings.ending = [&forced](int status) { forced = status; };
+  Player player(World(), std::make_unique<ScriptedBackend>(Script()), Wire(std::move(sockets.a)),
+                surroundings);
+  std::string why;
+  EXPECT_EQ(player.Run(&why), 143);
+  EXPECT_EQ(forced, 143);
+  EXPECT_FALSE(player.lost_conductor());
+  Wire conductor(std::move(sockets.b));
+  std::vector<Message> messages;
+  conductor.Receive(&messages);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages[0].type, MessageType::kLeaving);
+  EXPECT_EQ(messages[0].payload, "it was ended by SIGTERM");
+}
+
+}  // namespace
+}  // namespace nccltune::bench

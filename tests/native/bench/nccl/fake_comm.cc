@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/fake_comm.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace nccltune::fake {
+namespace {
+
+// NCCL's mask of profiler events, one for the process.
+int profiler_mask = 0;
+
+// The host keeps one log for all plugins, and NCCL's ranks in one process decide one after another.
+std::mutex tuner_mutex;
+
+std::string Setting(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+std::optional<Faults::At> Place(const char* name) {
+  Faults::At at;
+  const std::string text = Setting(name);
+  if (std::sscanf(text.c_str(), "%d:%zu", &at.rank, &at.bytes) != 2) return std::nullopt;
+  return at;
+}
+
+// Of NCCL_HOSTID's emulated nodes, which end in their number and have equal shares of the ranks.
+int NodesOf(int ranks) {
+  const std::string nodes = Setting("FAKE_NCCL_NODES");
+  return nodes.empty() ? 1 : std::min(std::atoi(nodes.c_str()), ranks);
+}
+
+// Predictions that cross: latency and bandwidth of each pair.
+std::vector<std::pair<host::Combination, float>> Costs(int function, size_t bytes, int algorithms) {
+  const auto cost = [bytes](double latency_us, double gb_per_s) {
+    return static_cast<float>(latency_us + static_cast<double>(bytes) / (1000 * gb_per_s));
+  };
+  std::vector<std::pair<host::Combination, float>> costs = {
+      {{abi::kRing, abi::kLl}, cost(8, 10)},
+      {{abi::kRing, abi::kLl128}, cost(15, 40)},
+      {{abi::kRing, abi::kSimple}, cost(30, 80)}};
+  if (function == abi::kAllReduce) {
+    costs.push_back({{abi::kTree, abi::kLl}, cost(6, 8)});
+    costs.push_back({{abi::kTree, abi::kLl128}, cost(14, 30)});
+    costs.push_back({{abi::kTree, abi::kSimple}, cost(20, 70)});
+  }
+  if (algorithms > abi::kPat && function == abi::kAllGather) {
+    costs.push_back({{abi::kPat, abi::kSimple}, cost(25, 60)});
+  }
+  return costs;
+}
+
+std::string UpperCase(std::string_view word) {
+  std::string upper(word);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return upper;
+}
+
+}  // namespace
+
+NcclVersion VersionFromEnvironment() {
+  const std::string text = Setting("FAKE_NCCL_VERSION");
+  return NcclVersionFromCode(text.empty() ? 22809 : std::atoi(text.c_str())).value();
+}
+
+Faults Faults::FromEnvironment() {
+  Faults faults;
+  faults.hang = Place("FAKE_NCCL_HANG");
+  faults.wrong = Place("FAKE_NCCL_WRONG");
+  faults.fail = Place("FAKE_NCCL_FAIL");
+  faults.asynchronous = Place("FAKE_NCCL_ASYNC");
+  const std::string code = Setting("FAKE_NCCL_FAIL_CODE");
+  if (!code.empty()) faults.fail_code = std::atoi(code.c_str());
+  faults.ignores_tuner = !Setting("FAKE_NCCL_NO_TUNER").empty();
+  faults.forgets_tuner = !Setting("FAKE_NCCL_FORGETS_TUNER").empty();
+  faults.delay_us = std::atol(Setting("FAKE_NCCL_DELAY_US").c_str());
+  return faults;
+}
+
+bool Faults::Hits(const std::optional<At>& fault, int rank, size_t bytes) {
+  return fault && fault->rank == rank && (fault->bytes == 0 || fault->bytes == bytes);
+}
+
+Comm::Comm(const std::string& world, int ranks, int rank)
+    : ranks_(ranks), rank_(rank), world_(world, ranks, rank) {
+  const int nodes = NodesOf(ranks);
+  const std::string plugin = Setting("NCCL_TUNER_PLUGIN");
+  if (!plugin.empty() && !faults_.ignores_tuner) {
+    host::InitReport report;
+    host::Failure failure;
+    const std::lock_guard<std::mutex> lock(tuner_mutex);
+    tuner_ = host::TunerHost::Start({.tuner = plugin,
+                                     .nccl = version_,
+                                     .platform = {.nodes = nodes,
+                                                  .ranks = ranks,
+                                                  .min_ranks_per_node = ranks / nodes,
+                                                  .max_ranks_per_node = ranks / nodes},
+                                     .channels = std::nullopt},
+                                    &report, &failure);
+  }
+  if (version_ >= NcclVersion{2, 28, 0} &&
+      strcasecmp(Setting("NCCL_PROFILER_PLUGIN").c_str(), "STATIC_PLUGIN") == 0) {
+    void* const program = dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
+    profiler_ = static_cast<const abi::ProfilerV5*>(dlsym(program, "ncclProfiler_v5"));
+    dlclose(program);
+    if (profiler_ != nullptr) {
+      profiler_->init(&profiler_context_, 1, &profiler_mask, nullptr, nodes, ranks, rank, nullptr);
+    }
+  }
+}
+
+Comm::~Comm() {
+  while (pending_ > 0) usleep(100);
+  if (profiler_ != nullptr) profiler_->finalize(profiler_context_);
+  const std::lock_guard<std::mutex> lock(tuner_mutex);
+  tuner_.reset();
+}
+
+void Comm::Deregister(const void* buffer) {
+  std::erase_if(registered_, [buffer](const auto& range) { return range.first == buffer; });
+}
+
+bool Comm::IsRegistered(const void* buffer) const {
+  const auto* const start = static_cast<const char*>(buffer);
+  return std::any_of(registered_.begin(), registered_.end(), [start](const auto& range) {
+    const auto* const first = static_cast<const char*>(range.first);
+    return start >= first && start < first + range.second;
+  });
+}
+
+int Comm::KeepScalar(double scalar) {
+  scalars_.push_back(scalar);
+  return static_cast<int>(scalars_.size()) - 1;
+}
+
+void Comm::Decide(const Call& call, bool capturing) {
+  if (tuner_ == nullptr || faults_.forgets_tuner) return;
+  host::Request request;
+  request.collective = static_cast<abi::Collective>(call.function);
+  request.bytes = call.tuner_bytes;
+  request.registered = capturing || (IsRegistered(call.send) && IsRegistered(call.receive));
+  request.costs = Costs(call.function, call.tuner_bytes, tuner_->rules().algorithms);
+  host::Decision decision;
+  {
+    const std::lock_guard<std::mutex> lock(tuner_mutex);
+    decision = tuner_->Decide(request);
+  }
+  // As many channels as the size is worth, and what the plugin wants within that.
+  const int worth = static_cast<int>(std::clamp<size_t>(call.tuner_bytes >> 15U, 1, 24));
+  const int wanted = decision.choice.channels.value_or(worth);
+  if (!capturing) Tell(call, std::min(worth, wanted), decision.selected);
+}
+
+void Comm::Tell(const Call& call, int channels, host::Combination combination) {
+  const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
+  if (profiler_ == nullptr || (mask & abi::kProfileCollective) == 0) return;
+  const std::string algorithm = UpperCase(host::AlgorithmName(combination.algorithm));
+  const std::string protocol = UpperCase(host::ProtocolName(combination.protocol));
+  abi::ProfilerEventV5 event{};
+  event.type = abi::kProfileCollective;
+  event.rank = rank_;
+  event.collective.function = call.name;
+  event.collective.channels = static_cast<uint8_t>(channels);
+  event.collective.algorithm = algorithm.c_str();
+  event.collective.protocol = protocol.c_str();
+  void* handle = nullptr;
+  profiler_->start_event(profiler_context_, &handle, &event);
+}
+
+nccl::Result Comm::Enqueue(Call call, cuda::Stream stream) {
+  if (Faults::Hits(faults_.fail, rank_, call.tuner_bytes)) {
+    last_error_ = "a made-up failure";
+    return faults_.fail_code;
+  }
+  static const auto is_capturing = reinterpret_cast<cuda::Result (*)(cuda::Stream, int*)>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuStreamIsCapturing"));
+  int capturing = 0;
+  is_capturing(stream, &capturing);
+  Decide(call, capturing != 0);
+  Launch(std::move(call), stream);
+  return abi::kSuccess;
+}
+
+nccl::Result Comm::EnqueueGroup(const std::vector<Transfer>& transfers, cuda::Stream stream) {
+  Call call;
+  call.name = "group";
+  call.exchange.point_to_point = true;
+  call.exchange.offset_to.resize(static_cast<size_t>(ranks_));
+  // What is sent lies in one block when the transfers are of one buffer, as they are here.
+  for (const Transfer& transfer : transfers) {
+    Exchange& exchange = call.exchange;
+    if (transfer.sends) {
+      if (exchange.send == nullptr || transfer.from < exchange.send) exchange.send = transfer.from;
+    } else if (exchange.receive == nullptr || transfer.to < exchange.receive) {
+      exchange.receive = transfer.to;
+    }
+  }
+  for (const Transfer& transfer : transfers) {
+    Exchange& exchange = call.exchange;
+    if (transfer.sends) {
+      const auto offset = static_cast<size_t>(transfer.from - exchange.send);
+      exchange.offset_to[static_cast<size_t>(transfer.peer)] = offset;
+      exchange.send_bytes = std::max(exchange.send_bytes, offset + transfer.bytes);
+      call.tuner_bytes = std::max(call.tuner_bytes, exchange.send_bytes);
+    } else {
+      const auto offset = static_cast<size_t>(transfer.to - exchange.receive);
+      exchange.parts.push_back({transfer.peer, 0, offset, transfer.bytes});
+    }
+    const auto mask = static_cast<uint64_t>(__atomic_load_n(&profiler_mask, __ATOMIC_RELAXED));
+    if (profiler_ == nullptr || (mask & abi::kProfilePointToPoint) == 0) continue;
+    abi::ProfilerEventV5 event{};
+    event.type = abi::kProfilePointToPoint;
+    event.rank = rank_;
+    event.point_to_point.channels = 2;
+    void* handle = nullptr;
+    profiler_->start_event(profiler_context_, &handle, &event);
+  }
+  if (Faults::Hits(faults_.fail, rank_, call.tuner_bytes)) return faults_.fail_code;
+  Launch(std::move(call), stream);
+  return abi::kSuccess;
+}
+
+void Comm::Launch(Call call, cuda::Stream stream) {
+  static const auto launch =
+      reinterpret_cast<cuda::Result (*)(cuda::Stream, void (*)(void*), void*)>(
+          dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc"));
+  operations_.push_back({this, std::move(call)});
+  launch(stream, &Comm::Play, &operations_.back());
+}
+
+void Comm::Play(void* argument) {
+  auto& operation = *static_cast<Operation*>(argument);
+  Comm& comm = *operation.comm;
+  const Call& call = operation.call;
+  if (comm.aborted_) return;
+  ++comm.pending_;
+  const Faults& faults = comm.faults_;
+  const bool fails = Faults::Hits(faults.asynchronous, comm.rank_, call.tuner_bytes);
+  if (fails) comm.asynchronous_error_ = abi::kRemoteError;
+  if (fails || Faults::Hits(faults.hang, comm.rank_, call.tuner_bytes)) {
+    while (!comm.aborted_) usleep(100);
+  }
+  if (faults.delay_us > 0) usleep(static_cast<useconds_t>(faults.delay_us));
+  if (comm.world_.Run(call.exchange, comm.aborted_) &&
+      Faults::Hits(faults.wrong, comm.rank_, call.tuner_bytes) && !call.exchange.parts.empty()) {
+    call.exchange.receive[call.exchange.parts.back().to] ^= 1U;
+  }
+  --comm.pending_;
+}
+
+}  // namespace nccltune::fake

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A fake communicator: asks the tuner plugin and tells the profiler as NCCL does, and computes.
+#ifndef NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_COMM_H_
+#define NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_COMM_H_
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "abi/profiler_v5.h"
+#include "bench/nccl/fake_world.h"
+#include "bench/nccl/nccl_abi.h"
+#include "common/nccl_version.h"
+#include "host/names.h"
+#include "host/tuner_host.h"
+
+namespace nccltune::fake {
+
+// What is to go wrong, from the environment when the communicator is made. Bytes of 0: every size.
+struct Faults {
+  struct At {
+    int rank = -1;
+    size_t bytes = 0;
+  };
+  std::optional<At> hang;          // FAKE_NCCL_HANG=RANK:BYTES: the call never ends
+  std::optional<At> wrong;         // FAKE_NCCL_WRONG=RANK:BYTES: one element of the result is wrong
+  std::optional<At> fail;          // FAKE_NCCL_FAIL=RANK:BYTES: the function returns fail_code
+  std::optional<At> asynchronous;  // FAKE_NCCL_ASYNC=RANK:BYTES: hangs, and an asynchronous error
+  int fail_code = 1;               // FAKE_NCCL_FAIL_CODE
+  bool ignores_tuner = false;      // FAKE_NCCL_NO_TUNER: does not load the plugin
+  bool forgets_tuner = false;      // FAKE_NCCL_FORGETS_TUNER: loads it and does not ask it
+  long delay_us = 0;               // FAKE_NCCL_DELAY_US: of each collective
+
+  static Faults FromEnvironment();
+  static bool Hits(const std::optional<At>& fault, int rank, size_t bytes);
+};
+
+NcclVersion VersionFromEnvironment();  // FAKE_NCCL_VERSION=22809
+
+// A collective as it was called.
+struct Call {
+  int function = -1;  // ncclFunc_t, -1: sends and receives
+  const char* name = "";
+  size_t tuner_bytes = 0;
+  Exchange exchange;
+  const void* send = nullptr;
+  void* receive = nullptr;
+};
+
+// One send or receive of a group.
+struct Transfer {
+  bool sends = false;
+  const unsigned char* from = nullptr;
+  unsigned char* to = nullptr;
+  size_t bytes = 0;
+  int peer = 0;
+};
+
+class Comm {
+ public:
+  Comm(const std::string& world, int ranks, int rank);
+  // Waits for what is enqueued.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  const Faults& faults() const { return faults_; }
+  const std::string& last_error() const { return last_error_; }
+
+  bool Init() { return world_.Meet(aborted_); }
+
+  // Plays one collective: decides, tells, enqueues. The fault's code where it is to fail.
+  nccl::Result Enqueue(Call call, cuda::Stream stream);
+  nccl::Result EnqueueGroup(const std::vector<Transfer>& transfers, cuda::Stream stream);
+
+  void Abort() { aborted_ = true; }
+  nccl::Result asynchronous_error() const { return asynchronous_error_; }
+
+  void Register(const void* buffer, size_t bytes) { registered_.emplace_back(buffer, bytes); }
+  void Deregister(const void* buffer);
+
+  double scalar_of(int op) const { return scalars_.at(static_cast<size_t>(op)); }
+  int KeepScalar(double scalar);
+
+ private:
+  struct Operation {
+    Comm* comm;
+    Call call;
+  };
+
+  void Decide(const Call& call, bool capturing);
+  void Tell(const Call& call, int channels, host::Combination combination);
+  bool IsRegistered(const void* buffer) const;
+  void Launch(Call call, cuda::Stream stream);
+  static void Play(void* operation);
+
+  const Faults faults_ = Faults::FromEnvironment();
+  const NcclVersion version_ = VersionFromEnvironment();
+  const int ranks_;
+  const int rank_;
+  World world_;
+  std::atomic<bool> aborted_ = false;
+  std::atomic<int> asynchronous_error_ = 0;
+  std::atomic<int> pending_ = 0;
+  std::string last_error_;
+  std::list<Operation> operations_;  // kept: graphs launch them again
+  std::unique_ptr<host::TunerHost> tuner_;
+  const abi::ProfilerV5* profiler_ = nullptr;
+  void* profiler_context_ = nullptr;
+  std::vector<std::pair<const void*, size_t>> registered_;
+  std::vector<double> scalars_;
+};
+
+}  // namespace nccltune::fake
+
+#endif  // NCCLTUNE_TESTS_NATIVE_BENCH_NCCL_FAKE_COMM_H_

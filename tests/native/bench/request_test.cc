@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/request.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace nccltune::bench {
+namespace {
+
+constexpr int kRanks = 4;
+
+Request Parsed(const std::string& line) {
+  Request request;
+  std::string error;
+  EXPECT_TRUE(ParseRequest(line, kRanks, &request, &error)) << error;
+  return request;
+}
+
+std::string ErrorOf(const std::string& line) {
+  Request request;
+  std::string error;
+  EXPECT_FALSE(ParseRequest(line, kRanks, &request, &error)) << line;
+  return error;
+}
+
+// A measure request with more or other members.
+std::string Measure(const std::string& members) {
+  return R"({"op":"measure","collective":"allreduce","bytes":[1024],"choices":["default"])" +
+         (members.empty() ? "" : "," + members) + "}";
+}
+
+TEST(Request, AbsentMembersAreAtTheirDefault) {
+  const Request request = Parsed(Measure(""));
+  EXPECT_EQ(request.kind, Request::Kind::kMeasure);
+  EXPECT_TRUE(request.id.IsNull());
+  EXPECT_EQ(request.step.collective, Collective::kAllReduce);
+  EXPECT_EQ(request.step.dtype, Dtype::kFloat);
+  EXPECT_EQ(request.step.redop, Redop::kSum);
+  EXPECT_EQ(request.step.root, 0);
+  EXPECT_FALSE(request.step.in_place || request.step.registered || request.step.graph);
+  EXPECT_EQ(request.rounds, 1);
+  EXPECT_EQ(request.first_round, 0);
+  EXPECT_EQ(request.default_repeats, 1);
+  EXPECT_FALSE(request.by_size);
+  EXPECT_EQ(request.step.warmup, 2);
+  EXPECT_EQ(request.step.iterations, 20);
+  EXPECT_EQ(request.target_ms, 5);
+  EXPECT_EQ(request.step.seed, 0U);
+  EXPECT_TRUE(request.step.check);
+  EXPECT_EQ(request.step.timeout_s, 30);
+}
+
+TEST(Request, EveryMemberIsRead) {
+  const Request request =
+      Parsed(R"({"op":"measure","id":"a","collective":"reduce","bytes":[1024,2048],)"
+             R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
+             R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
+             R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
+             R"("graph":true,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
+             R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
+  EXPECT_EQ(*request.id.AsString(), "a");
+  EXPECT_EQ(request.step.collective, Collective::kReduce);
+  EXPECT_EQ(request.bytes, (std::vector<size_t>{1024, 2048}));
+  ASSERT_EQ(request.choices.size(), 4U);
+  EXPECT_EQ(request.choices[0], Choice());
+  EXPECT_EQ(request.choices[1].kind, Choice::Kind::kTuned);
+  EXPECT_EQ(request.choices[2], (Choice{Choice::Kind::kForced, {abi::kTree, abi::kLl}, -1, 0}));
+  EXPECT_EQ(request.choices[3],
+            (Choice{Choice::Kind::kForced, {abi::kRing, abi::kSimple}, 8, 4096}));
+  EXPECT_EQ(request.step.dtype, Dtype::kBfloat16);
+  EXPECT_EQ(request.step.redop, Redop::kMax);
+  EXPECT_EQ(request.step.root, 3);
+  EXPECT_TRUE(request.step.in_place && request.step.registered && request.step.graph);
+  EXPECT_EQ(request.rounds, 4);
+  EXPECT_EQ(request.first_round, 9);
+  EXPECT_EQ(request.default_repeats, 2);
+  EXPECT_TRUE(request.by_size);
+  EXPECT_EQ(request.step.warmup, 0);
+  EXPECT_EQ(request.step.iterations, 0);
+  EXPECT_EQ(request.target_ms, 2.5);
+  EXPECT_EQ(request.step.seed, 7U);
+  EXPECT_FALSE(request.step.check);
+  EXPECT_EQ(request.step.timeout_s, 1);
+}
+
+TEST(Request, ChoicesAreWrittenAsTheyAreRead) {
+  const std::string choices[] = {
+      R"("default")", R"("tuned")", R"({"algorithm":"nvls_tree","protocol":"simple"})",
+      R"({"algorithm":"ring","protocol":"ll128","channels":2,"chunk_bytes":64})"};
+  for (const std::string& choice : choices) {
+    const Request request = Parsed(
+        R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[)" + choice + "]}");
+    EXPECT_EQ(json::Write(ToJson(request.choices[0])), choice);
+  }
+}
+
+TEST(Request, TheOthersAreRead) {
+  EXPECT_EQ(Parsed(R"({"op":"hello","id":5,"schema_version":1})").kind, Request::Kind::kHello);
+  EXPECT_EQ(Parsed(R"({"op":"quit","id":null})").kind, Request::Kind::kQuit);
+  const Request table =
+      Parsed(R"({"op":"table","id":2,"collective":"allgather","bytes":[1,2],"registered":true})");
+  EXPECT_EQ(table.kind, Request::Kind::kTable);
+  EXPECT_EQ(*table.id.AsInt(), 2);
+  EXPECT_EQ(table.bytes.size(), 2U);
+  EXPECT_TRUE(table.step.registered);
+}
+
+TEST(Request, MistakesAreNamed) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "not JSON"},
+      {"[]", "a request is an object, not an array"},
+      {"{}", "'op' is missing"},
+      {R"({"op":7})", "'op' is missing"},
+      {R"({"op":"measur"})", "'measur' is none of hello, measure, table, quit"},
+      {R"({"op":"quit","id":1.5})", "'id' must be an integer or a string, not a number"},
+      {R"({"op":"quit","id":")" + std::string(300, 'x') + R"("})", "'id' is too long"},
+      {R"({"op":"hello"})", "'schema_version' is missing"},
+      {R"({"op":"hello","schema_version":2})", "schema version 2 is not spoken here, only 1"},
+      {R"({"op":"quit","now":true})", "'now' is not known here"},
+      {Measure(R"("iteration":5)"), "'iteration' is not known here"},
+      {Measure(R"("dtype":"Float")"), "did you mean 'float'?"},
+      {Measure(R"("dtype":"")"), "'dtype': '' is none of"},
+      {Measure(R"("redop":"mean")"), "'redop': 'mean' is none of sum prod max min avg mulsum"},
+      {Measure(R"("root":4)"), "'root' must be from 0 to 3"},
+      {Measure(R"("rounds":0)"), "'rounds' must be from 1"},
+      {Measure(R"("warmup":-1)"), "'warmup' must be from 0"},
+      {Measure(R"("iterations":1.5)"), "'iterations' must be an integer, not a number"},
+      {Measure(R"("check":1)"), "'check' must be a boolean, not an integer"},
+      {Measure(R"("timeout_s":0)"), "'timeout_s' must be above 0 and at most 3600"},
+      {Measure(R"("timeout_s":"30")"), "'timeout_s' must be a number, not a string"},
+      {Measure(R"("target_ms":-1)"), "'target_ms' must be above 0"},
+      {Measure(R"("order":"random")"), "'order': 'random' is neither shuffled nor by_size"},
+      {Measure(R"("order":"")"), "'order': '' is neither"},
+      {Measure(R"("seed":-1)"), "'seed' must be from 0"},
+      {R"({"op":"measure","collective":"","bytes":[1],"choices":["default"]})",
+       "'collective': '' is none of"},
+      {R"({"op":"measure","collective":"allreduce","choices":["default"]})", "'bytes' is missing"},
+      {R"({"op":"measure","collective":"allreduce","bytes":1,"choices":["default"]})",
+       "'bytes' must be an array, not an integer"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[],"choices":["default"]})",
+       "'bytes' must hold from 1 to 4096"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[0],"choices":["default"]})",
+       "'bytes' must hold integers from 1"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[8,4,8],"choices":["default"]})",
+       "'bytes' holds 8 twice"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1]})", "'choices' is missing"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["fast"]})",
+       "'choices'[0]: 'fast' is neither default, nor tuned, nor an object"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":["tuned","tuned"]})",
+       "'choices'[1]: it is there twice"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[7]})",
+       "'choices'[0]: expected an object, not an integer"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],"choices":[{"algorithm":"tree"}]})",
+       "'choices'[0]: 'protocol' is missing"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],)"
+       R"("choices":[{"algorithm":"NVLSTree","protocol":"simple"}]})",
+       "did you mean 'nvls_tree'?"},
+      {R"({"op":"measure","collective":"allreduce","bytes":[1],)"
+       R"("choices":[{"algorithm":"tree","protocol":"ll","channels":65}]})",
+       "'channels' must be from 1 to 64"},
+      {R"({"op":"measure","collective":"sendrecv","bytes":[1],"choices":["default","tuned"]})",
+       "no tuner is asked about sendrecv: its only choice is default"},
+      {R"({"op":"table","collective":"alltoall","bytes":[1]})", "it has no table"},
+      {Measure(R"("default_repeats":1000001)"), "'default_repeats' must be from 1"},
+  };
+  for (const auto& [line, part] : cases) {
+    const std::string error = ErrorOf(line);
+    EXPECT_NE(error.find(part), std::string::npos) << line << "\n" << error;
+  }
+}
+
+TEST(Request, ARoundHasABound) {
+  std::string bytes = "1";
+  for (int i = 2; i <= 4; ++i) bytes += "," + std::to_string(i);
+  const std::string line = R"({"op":"measure","collective":"allreduce","bytes":[)" + bytes +
+                           R"(],"choices":["default"],"default_repeats":)";
+  EXPECT_EQ(Parsed(line + "250000}").default_repeats, 250000);
+  EXPECT_EQ(ErrorOf(line + "250001}"), "one round has more than 1000000 points");
+}
+
+TEST(Request, TheIdOfAWrongRequestGoesBack) {
+  Request request;
+  std::string error;
+  EXPECT_FALSE(ParseRequest(R"({"op":"nope","id":12})", kRanks, &request, &error));
+  EXPECT_EQ(*request.id.AsInt(), 12);
+}
+
+}  // namespace
+}  // namespace nccltune::bench

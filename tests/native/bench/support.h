@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_TESTS_BENCH_SUPPORT_H_
+#define NCCLTUNE_TESTS_BENCH_SUPPORT_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/backend.h"
+#include "bench/descriptor.h"
+
+namespace nccltune::bench {
+
+// A folder that goes with the object.
+class ScopedFolder {
+ public:
+  ScopedFolder();
+  ~ScopedFolder();
+  ScopedFolder(const ScopedFolder&) = delete;
+  ScopedFolder& operator=(const ScopedFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  void Write(const std::string& name, std::string_view content) const;
+
+ private:
+  std::string path_;
+};
+
+struct Sockets {
+  Descriptor a;
+  Descriptor b;
+};
+Sockets SocketPair();
+
+struct Pipe {
+  Descriptor read;
+  Descriptor write;
+};
+Pipe MakePipe();
+
+// A port of the loopback interface that nobody listens on.
+int FreePort();
+
+// A TCP connection to the port of 127.0.0.1; waits for somebody to listen there.
+Descriptor ConnectTo(int port);
+
+// Reads until `bytes` have come or the other side closes.
+std::string ReadSome(int descriptor, size_t bytes);
+void WriteAll(int descriptor, std::string_view bytes);
+
+// Calls `done` until it is true; false after ten seconds of waiting in vain.
+bool Eventually(const std::function<bool()>& done);
+
+// A backend that does what the test says.
+struct Script {
+  std::function<std::optional<OpenError>(const World&, Exchange*, BackendInfo*)> open;
+  std::function<StepResult(const Step&)> run;
+  std::function<TableResult(const Step&)> table;
+  std::function<void()> close = [] {};
+  std::function<void()> abort = [] {};
+};
+
+class ScriptedBackend : public Backend {
+ public:
+  explicit ScriptedBackend(Script script) : script_(std::move(script)) {}
+
+  std::optional<OpenError> Open(const World& world, Exchange* exchange,
+                                BackendInfo* info) override {
+    return script_.open(world, exchange, info);
+  }
+  StepResult Run(const Step& step) override { return script_.run(step); }
+  TableResult Table(const Step& step) override { return script_.table(step); }
+  void Close() override { script_.close(); }
+  void Abort() noexcept override { script_.abort(); }
+
+ private:
+  Script script_;
+};
+
+// What a backend with one GPU a process says of itself.
+BackendInfo InfoOf(const World& world);
+
+// Blocks until it is set.
+class Latch {
+ public:
+  void Set();
+  void Wait();
+
+ private:
+  std::mutex mutex_;
+  bool set_ = false;
+};
+
+}  // namespace nccltune::bench
+
+#endif  // NCCLTUNE_TESTS_BENCH_SUPPORT_H_
