@@ -24,7 +24,7 @@ RECORDINGS = ["h200x4-as-4-nodes", "h200x4-1-node"]
 COLLECTIVES = "allgather,reducescatter"
 LONG = [
     *("--replay", EXAMPLES / RECORDINGS[0], "--collectives", COLLECTIVES),
-    *("--exhaustive", "--rounds", "20"),
+    *("--exhaustive", "--rounds", "14"),
 ]
 Points = dict[tuple[str, int, str, int, int], float]
 
@@ -59,6 +59,15 @@ def points(study: Path) -> Points:
         assert key not in found
         found[key] = sample.time_us
     return found
+
+
+def assert_the_same(resumed: Points, whole: Points) -> None:
+    """The same points with the same timings, but for the request in which the interruption fell:
+    the rest of it is drawn anew."""
+    assert resumed.keys() == whole.keys()
+    differ = [key for key in whole if resumed[key] != whole[key]]
+    assert len({(key[0], key[3]) for key in differ}) <= 1
+    assert len(differ) < len(whole) / 20
 
 
 def timings(study: Path) -> Mapping[Collective, Timings]:
@@ -142,7 +151,7 @@ def test_a_budget_stops_a_sweep_and_the_same_command_goes_on(tmp_path: Path) -> 
     second = json.loads(sweep(*common, cwd=tmp_path).stdout)["sweep"]
     assert second["known"] == first["points"]
     sweep("-o", "whole", *common[2:], cwd=tmp_path)
-    assert points(tmp_path / "study") == points(tmp_path / "whole")
+    assert_the_same(points(tmp_path / "study"), points(tmp_path / "whole"))
 
 
 def test_a_study_of_another_platform_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -227,7 +236,7 @@ def test_a_killed_sweep_leaves_nothing_running_and_goes_on(
     assert lines <= len(kept) < len(uninterrupted)
     done = sweep("-o", "study", *LONG, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["sweep"]["known"] == len(kept)
-    assert points(tmp_path / "study") == uninterrupted
+    assert_the_same(points(tmp_path / "study"), uninterrupted)
 
 
 def test_a_killed_bench_ends_the_sweep_and_loses_nothing(
@@ -242,7 +251,7 @@ def test_a_killed_bench_ends_the_sweep_and_loses_nothing(
     assert not any(alive(pid) for pid in bench)
     assert len(points(tmp_path / "study")) >= 300
     sweep("-o", "study", *LONG, cwd=tmp_path)
-    assert points(tmp_path / "study") == uninterrupted
+    assert_the_same(points(tmp_path / "study"), uninterrupted)
 
 
 @pytest.mark.parametrize(("number", "code"), [(2, 130), (15, 143)])
@@ -258,7 +267,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(
     assert not any(alive(pid) for pid in bench)
     assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "interrupted"
     sweep("-o", "study", *LONG, cwd=tmp_path)
-    assert points(tmp_path / "study") == uninterrupted
+    assert_the_same(points(tmp_path / "study"), uninterrupted)
 
 
 def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:

@@ -229,7 +229,8 @@ class Sweep:
             default_repeats=len(ask.repeats),
             warmup=self._plan.warmup(ask),
             iterations=iterations,
-            seed=self._wanted.seed,
+            # The bench counts repeats from 0: the second one alone must not be the first again.
+            seed=self._wanted.seed + ask.repeats[0],
             check=ask.check,
             timeout_s=max(_TIMEOUT_S, _TIMEOUT_FACTOR * longest),
         )

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/agreement.h"
+
+#include <gtest/gtest.h>
+
+namespace nccltune::bench {
+namespace {
+
+// Gives what `others` gave before and after what this process gives.
+class Scripted : public Exchange {
+ public:
+  bool AllGather(std::string_view mine, std::vector<std::string>* all) override {
+    last = std::string(mine);
+    all->assign({last});
+    all->insert(all->end(), others.begin(), others.end());
+    return !ending;
+  }
+  std::vector<std::string> others;
+  std::string last;
+  bool ending = false;
+};
+
+Introduction Process(const std::string& version, std::vector<std::string> gpus,
+                     const std::string& host = "h") {
+  return {std::nullopt, version, host, std::move(gpus), 90};
+}
+
+TEST(Agreement, AnIntroductionArrivesAsItWasGiven) {
+  Scripted exchange;
+  Introduction mine = Process("2.28.9", {"a", "b"}, "0123");
+  mine.error = OpenError{OpenError::Kind::kBadInput, "text", "hint", 3};
+  std::vector<Introduction> all;
+  ASSERT_TRUE(Introduce(&exchange, mine, &all));
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].gpu_ids, mine.gpu_ids);
+  EXPECT_EQ(all[0].compute_capability, 90);
+  EXPECT_EQ(all[0].error->text, "text");
+  EXPECT_EQ(all[0].error->kind, OpenError::Kind::kBadInput);
+  EXPECT_EQ(all[0].error->rank, 3);
+  exchange.others = {"damaged"};
+  EXPECT_FALSE(Introduce(&exchange, mine, &all));
+}
+
+TEST(Agreement, TheFirstProblemKeepsAllFromConnecting) {
+  EXPECT_FALSE(Obstacle({Process("2.28.9", {"a"}), Process("2.28.9", {"b"})}));
+  Introduction broken = Process("", {});
+  broken.error = OpenError{OpenError::Kind::kCannotRun, "no GPU", "", 1};
+  EXPECT_EQ(Obstacle({Process("2.28.9", {"a"}), broken})->text, "no GPU");
+  const auto mixed = Obstacle({Process("2.28.9", {"a", "b"}), Process("2.30.7", {"c", "d"})});
+  EXPECT_EQ(mixed->text, "rank 0 has NCCL 2.28.9 and rank 2 NCCL 2.30.7");
+  EXPECT_EQ(mixed->rank, 2);
+  const auto shared = Obstacle({Process("2.28.9", {"a", "b"}), Process("2.28.9", {"b", "c"})});
+  EXPECT_EQ(shared->text, "ranks 1 and 2 are on the same GPU");
+}
+
+TEST(Agreement, CountsHosts) {
+  EXPECT_EQ(HostsOf({Process("v", {"a"}, "x"), Process("v", {"b"}, "y"), Process("v", {"c"}, "x")}),
+            2);
+  EXPECT_EQ(HostHash(), HostHash());
+  EXPECT_EQ(HostHash().size(), 16U);
+}
+
+TEST(Agreement, AllGetTheErrorOfOne) {
+  Scripted exchange;
+  EXPECT_FALSE(Agree(&exchange, std::nullopt));
+  const StepError mine = {ErrorKind::kMemory, "does not fit", 2, false};
+  const auto told = Agree(&exchange, mine);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->kind, ErrorKind::kMemory);
+  EXPECT_EQ(told->rank, 2);
+  // What another process gave.
+  exchange.others = {exchange.last};
+  EXPECT_EQ(Agree(&exchange, std::nullopt)->text, "does not fit");
+  exchange.ending = true;
+  EXPECT_EQ(Agree(&exchange, std::nullopt)->kind, ErrorKind::kDied);
+}
+
+}  // namespace
+}  // namespace nccltune::bench

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps that go well: every collective, type and reduction, and what is said about what ran.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "bench/nccl/support.h"
+
+namespace nccltune::bench {
+namespace {
+
+class NcclBackendTest : public FakeGpus {
+ protected:
+  // A result without an error and with all that belongs to it.
+  StepResult Good(const Step& step) {
+    StepResult result = backend_->Run(step);
+    EXPECT_FALSE(result.error) << result.error->text;
+    EXPECT_EQ(result.timings.size(), info_.gpus.size());
+    for (const RankTiming& timing : result.timings) {
+      EXPECT_GT(timing.event_us, 0);
+      EXPECT_GT(timing.host_us.value_or(0), 0);
+      EXPECT_EQ(timing.wrong.has_value(), step.check);
+      EXPECT_EQ(timing.wrong.value_or(0), 0);
+    }
+    return result;
+  }
+
+  static Step Forcing(Step step, host::Combination combination, int channels = -1) {
+    step.choice = {Choice::Kind::kForced, combination, channels, 0};
+    return step;
+  }
+};
+
+constexpr host::Combination kTreeLl = {abi::kTree, abi::kLl};
+constexpr host::Combination kRingSimple = {abi::kRing, abi::kSimple};
+
+TEST_F(NcclBackendTest, EveryCollectiveWithEveryType) {
+  Open(3);
+  for (const Collective collective : info_.collectives) {
+    for (const Dtype dtype : info_.dtypes) {
+      Step step = StepOf(collective, 3 * 5000);
+      step.dtype = dtype;
+      step.root = 2;
+      Good(step);
+    }
+  }
+  Close();
+}
+
+TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
+  Open(3);
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce}) {
+    for (const Redop redop : info_.redops) {
+      for (const Dtype dtype : info_.dtypes) {
+        Step step = StepOf(collective, 3 * 8 * 100);
+        step.dtype = dtype;
+        step.redop = redop;
+        step.root = 1;
+        SCOPED_TRACE(std::string(RedopNames()[static_cast<size_t>(redop)]) + " " +
+                     std::string(DtypeNames()[static_cast<size_t>(dtype)]));
+        Good(step);
+      }
+    }
+  }
+  Close();
+}
+
+TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
+  Open(2);
+  for (const Collective collective : info_.collectives) {
+    for (int mode = 1; mode < 8; ++mode) {
+      Step step = StepOf(collective, 6000);
+      step.in_place = (mode & 1) != 0;
+      step.registered = (mode & 2) != 0;
+      step.graph = (mode & 4) != 0;
+      if (step.in_place &&
+          (collective == Collective::kSendRecv || collective == Collective::kAllToAll)) {
+        EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
+        continue;
+      }
+      SCOPED_TRACE(std::string(AllCollectiveNames()[static_cast<size_t>(collective)]) + " mode " +
+                   std::to_string(mode));
+      Good(step);
+    }
+  }
+  Close();
+}
+
+TEST_F(NcclBackendTest, SizesGrowAndShrink) {
+  Open(2);
+  for (const size_t bytes : {8, 5 << 20, 1 << 10, 9 << 20, 24}) {
+    Good(StepOf(Collective::kAllReduce, bytes));
+    Good(StepOf(Collective::kAllGather, bytes));
+  }
+  Close();
+}
+
+TEST_F(NcclBackendTest, ForcedChoicesRunAndAreTold) {
+  Open(2);
+  const Step step = StepOf(Collective::kAllReduce, 1 << 20);
+  StepResult result = Good(Forcing(step, kTreeLl));
+  EXPECT_EQ(result.ran->combination, kTreeLl);
+  EXPECT_EQ(result.ran->channels, 24);
+  EXPECT_TRUE(result.applied);
+  result = Good(Forcing(step, kRingSimple, 4));
+  EXPECT_EQ(result.ran->combination, kRingSimple);
+  EXPECT_EQ(result.ran->channels, 4);
+  // More than a message is worth is cut, and that is what is told.
+  result = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl, 8));
+  EXPECT_EQ(result.ran->channels, 1);
+  EXPECT_TRUE(result.applied);
+  Close();
+}
+
+TEST_F(NcclBackendTest, TheDefaultIsTold) {
+  Open(2);
+  EXPECT_EQ(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran->combination, kTreeLl);
+  EXPECT_EQ(Good(StepOf(Collective::kBroadcast, 1 << 10)).ran->combination,
+            (host::Combination{abi::kRing, abi::kLl}));
+  EXPECT_EQ(Good(StepOf(Collective::kBroadcast, 64 << 20)).ran->combination, kRingSimple);
+  EXPECT_FALSE(Good(StepOf(Collective::kSendRecv, 1 << 10)).ran->combination.known());
+  EXPECT_EQ(Good(StepOf(Collective::kSendRecv, 1 << 10)).ran->channels, 2);
+  Close();
+}
+
+TEST_F(NcclBackendTest, WhatNcclCannotRunIsNotApplied) {
+  Open(2);
+  const StepResult result =
+      Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), {abi::kNvls, abi::kSimple}));
+  EXPECT_FALSE(result.applied);
+  EXPECT_EQ(result.ran->combination, kTreeLl);
+  Close();
+}
+
+TEST_F(NcclBackendTest, WithoutTheProbeTheTunerTells) {
+  environment_.Set("NCCL_PROFILER_PLUGIN", "none");
+  Open(2);
+  EXPECT_STREQ(std::getenv("NCCL_PROFILER_PLUGIN"), "none");
+  const StepResult result = Good(StepOf(Collective::kAllReduce, 1 << 10));
+  EXPECT_EQ(result.ran->combination, kTreeLl);
+  EXPECT_FALSE(result.ran->channels);
+  Step graph = Forcing(StepOf(Collective::kAllReduce, 1 << 10), kRingSimple);
+  graph.graph = true;
+  EXPECT_EQ(Good(graph).ran->combination, kRingSimple);
+  Close();
+}
+
+TEST_F(NcclBackendTest, AGraphIsToldByTheTunerToo) {
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 1 << 10);
+  step.graph = true;
+  const StepResult result = Good(step);
+  EXPECT_EQ(result.ran->combination, kTreeLl);
+  EXPECT_FALSE(result.ran->channels);
+  Close();
+}
+
+TEST_F(NcclBackendTest, AnOldChoiceForAllReducesDoesNotStay) {
+  Open(2);
+  Good(Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple, 2));
+  Good(StepOf(Collective::kBroadcast, 1 << 10));
+  EXPECT_EQ(Good(StepOf(Collective::kAllReduce, 1 << 20)).ran->channels, 24);
+  Close();
+}
+
+TEST_F(NcclBackendTest, WithoutACheckNothingIsCounted) {
+  Open(2);
+  Step step = StepOf(Collective::kAllReduce, 1 << 10);
+  step.check = false;
+  step.warmup = 0;
+  step.iterations = 1;
+  Good(step);
+  step.warmup = 7;
+  Good(step);
+  Close();
+}
+
+TEST_F(NcclBackendTest, TheTableIsNcclsOwn) {
+  Open(2);
+  const TableResult result = backend_->Table(StepOf(Collective::kAllReduce, 1 << 10));
+  ASSERT_FALSE(result.error) << result.error->text;
+  EXPECT_EQ(result.row.costs.size(), 6U);
+  EXPECT_EQ(result.row.predicted, kTreeLl);
+  // A choice that is in force does not show in it.
+  Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kRingSimple));
+  EXPECT_EQ(backend_->Table(StepOf(Collective::kAllReduce, 1 << 10)).row.predicted, kTreeLl);
+  // All-gather's size is what it says, over all ranks.
+  EXPECT_EQ(backend_->Table(StepOf(Collective::kAllGather, 1 << 20)).row.costs.size(), 4U);
+  EXPECT_EQ(backend_->Table(StepOf(Collective::kSendRecv, 1 << 10)).error->kind,
+            ErrorKind::kUnsupported);
+  Close();
+}
+
+TEST_F(NcclBackendTest, Nccl221ShowsNoTable) {
+  environment_.Set("FAKE_NCCL_VERSION", "22105");
+  Open(2);
+  EXPECT_EQ(backend_->Table(StepOf(Collective::kAllReduce, 1 << 10)).error->text,
+            "NCCL 2.21.5 shows a tuner no predictions");
+  const StepResult forced = Good(Forcing(StepOf(Collective::kAllReduce, 1 << 10), kTreeLl));
+  EXPECT_EQ(forced.ran->combination, kTreeLl);
+  EXPECT_FALSE(Good(StepOf(Collective::kAllReduce, 1 << 10)).ran);
+  Close();
+}
+
+TEST_F(NcclBackendTest, ChunkSizesNeedTheInterface) {
+  Open(2);
+  Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
+  step.choice.chunk_bytes = 65536;
+  EXPECT_EQ(backend_->Run(step).error->text,
+            "NCCL 2.28.9 asks no tuner for a chunk size, 2.30 does");
+  Close();
+}
+
+TEST_F(NcclBackendTest, AChunkSizeIsTold) {
+  environment_.Set("FAKE_NCCL_VERSION", "23007");
+  Open(2);
+  Step step = Forcing(StepOf(Collective::kAllReduce, 1 << 20), kRingSimple);
+  step.choice.chunk_bytes = 65536;
+  EXPECT_EQ(Good(step).ran->chunk_bytes, 65536U);
+  Close();
+}
+
+TEST_F(NcclBackendTest, NodesAreNccls) {
+  environment_.Set("FAKE_NCCL_NODES", "2");
+  Open(4);
+  EXPECT_EQ(info_.nodes, 2);
+  Good(StepOf(Collective::kAllReduce, 1 << 16));
+  Close();
+}
+
+}  // namespace
+}  // namespace nccltune::bench

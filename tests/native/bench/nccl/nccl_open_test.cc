@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the libraries to a communicator, and every way that ends before it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "bench/nccl/support.h"
+#include "tuner/control.h"
+
+namespace nccltune::bench {
+namespace {
+
+class NcclOpen : public FakeGpus {
+ protected:
+  OpenError Refused(int gpus = 2) {
+    const std::optional<OpenError> error = TryOpen(gpus, &info_);
+    EXPECT_TRUE(error);
+    return error.value_or(OpenError{});
+  }
+};
+
+TEST_F(NcclOpen, TellsWhatItOpened) {
+  Open(3);
+  EXPECT_EQ(info_.backend, "nccl");
+  EXPECT_EQ(info_.nccl_version, "2.28.9");
+  EXPECT_EQ(info_.nccl_path, FAKE_NCCL);
+  EXPECT_EQ(info_.nccl_from, "flag");
+  EXPECT_EQ(info_.driver, "13.0");
+  EXPECT_EQ(info_.tuner_path, TUNER_PLUGIN);
+  EXPECT_EQ(info_.tuner_control, NCCLTUNE_TUNER_CONTROL_VERSION);
+  EXPECT_EQ(info_.tuner_interface, 5);
+  EXPECT_EQ(info_.ranks, 3);
+  EXPECT_EQ(info_.nodes, 1);
+  ASSERT_EQ(info_.gpus.size(), 3U);
+  EXPECT_EQ(info_.gpus[2].rank, 2);
+  EXPECT_EQ(info_.gpus[2].name, "Fake GPU");
+  EXPECT_EQ(info_.dtypes.size(), DtypeNames().size());
+  EXPECT_EQ(info_.collectives.size(), AllCollectiveNames().size());
+  EXPECT_FALSE(info_.chunk);
+  Close();
+}
+
+TEST_F(NcclOpen, EachVersionOfNcclFromThe221On) {
+  for (const auto& [code, interface] : {std::pair{"22105", 2}, {"22304", 3}, {"22403", 4},
+                                        {"22803", 5}, {"23007", 6}, {"23203", 7}}) {
+    environment_.Set("FAKE_NCCL_VERSION", code);
+    // The version is told by the library's own initialiser; this process has it loaded already.
+    Open(2);
+    EXPECT_EQ(info_.tuner_interface, interface) << code;
+    EXPECT_EQ(info_.chunk, interface >= 6) << code;
+    Close();
+  }
+}
+
+TEST_F(NcclOpen, EightBitRealsNeedTheGpu) {
+  environment_.Set("FAKE_CUDA_CAPABILITY", "80");
+  Open(2);
+  EXPECT_EQ(std::count(info_.dtypes.begin(), info_.dtypes.end(), Dtype::kF8e4m3), 0);
+  Step step = StepOf(Collective::kAllReduce, 4096);
+  step.dtype = Dtype::kF8e5m2;
+  EXPECT_EQ(backend_->Run(step).error->kind, ErrorKind::kUnsupported);
+  step.collective = Collective::kAllGather;
+  EXPECT_FALSE(backend_->Run(step).error);
+  Close();
+}
+
+TEST_F(NcclOpen, OneRankIsNone) {
+  EXPECT_EQ(Refused(1).kind, OpenError::Kind::kBadInput);
+}
+
+TEST_F(NcclOpen, TooFewGpus) {
+  const OpenError error = Refused(9);
+  EXPECT_EQ(error.kind, OpenError::Kind::kCannotRun);
+  EXPECT_EQ(error.text,
+            "process 0 (number 0 on its host) needs GPUs 0 to 8, and the driver shows 4");
+}
+
+TEST_F(NcclOpen, ADriverThatCannotStart) {
+  environment_.Set("FAKE_CUDA_INIT", "100");
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kCannotRun);
+  EXPECT_EQ(error.text,
+            "no GPU: the NVIDIA driver cannot be initialised: a made-up error (CUDA_ERROR_FAKE)");
+}
+
+TEST_F(NcclOpen, NoSuchNccl) {
+  options_.nccl_path = "/nonexistent/libnccl.so.2";
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kBadInput);
+  EXPECT_NE(error.text.find("--nccl /nonexistent/libnccl.so.2 cannot be opened"),
+            std::string::npos);
+}
+
+TEST_F(NcclOpen, ALibraryThatIsNotNccl) {
+  options_.nccl_path = FAKE_CUDA;
+  EXPECT_NE(Refused().text.find("is no NCCL: it tells no version"), std::string::npos);
+}
+
+TEST_F(NcclOpen, ATunerPathThatNcclWouldCut) {
+  options_.tuner_path = "/" + std::string(300, 'x');
+  EXPECT_EQ(Refused().kind, OpenError::Kind::kBadInput);
+}
+
+TEST_F(NcclOpen, ATunerThatIsNotOurs) {
+  options_.tuner_path = FAKE_CUDA;
+  EXPECT_NE(Refused().text.find("has no control interface"), std::string::npos);
+}
+
+TEST_F(NcclOpen, ATunerThatNcclDidNotLoad) {
+  environment_.Set("FAKE_NCCL_NO_TUNER", "1");
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kFailed);
+  EXPECT_EQ(error.text, std::string("NCCL did not load the tuner plugin ") + TUNER_PLUGIN);
+}
+
+TEST_F(NcclOpen, ATunerThatNcclDoesNotAsk) {
+  environment_.Set("FAKE_NCCL_FORGETS_TUNER", "1");
+  EXPECT_EQ(Refused().text, std::string("NCCL loaded the tuner plugin ") + TUNER_PLUGIN +
+                                " and does not ask it about an all-reduce");
+}
+
+TEST_F(NcclOpen, ACommunicatorThatCannotBeMade) {
+  environment_.Set("FAKE_NCCL_INIT_FAILS", "1");
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kFailed);
+  EXPECT_EQ(error.text, "NCCL failed to make the communicator: unhandled made-up error");
+  EXPECT_EQ(error.rank, 0);
+}
+
+TEST_F(NcclOpen, ARunThatEndsMeanwhile) {
+  exchange_.ending = true;
+  EXPECT_EQ(Refused().text, "the run is ending");
+}
+
+TEST_F(NcclOpen, AbortEndsAStuckStart) {
+  // The first all-reduce of 4 bytes never ends.
+  environment_.Set("FAKE_NCCL_HANG", "1:4");
+  backend_ = MakeNcclBackend(options_);
+  std::thread aborter([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    backend_->Abort();
+  });
+  World world;
+  world.gpus_per_process = 2;
+  const auto error = backend_->Open(world, &exchange_, &info_);
+  aborter.join();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->text, "the run is ending");
+}
+
+}  // namespace
+}  // namespace nccltune::bench

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/observation.h"
+
+#include <gtest/gtest.h>
+
+namespace nccltune::bench {
+namespace {
+
+constexpr NcclVersion kVersion = {2, 28, 9};
+
+nccltune_tuner_table TableOf(float tree_ll, float ring_ll, float ring_simple) {
+  nccltune_tuner_table table{};
+  table.algorithms = 7;
+  table.protocols = 3;
+  for (auto& row : table.cost_us) {
+    for (float& cost : row) cost = -1;
+  }
+  table.cost_us[abi::kTree][abi::kLl] = tree_ll;
+  table.cost_us[abi::kRing][abi::kLl] = ring_ll;
+  table.cost_us[abi::kRing][abi::kSimple] = ring_simple;
+  return table;
+}
+
+nccltune_tuner_decision Forced(int algorithm, int protocol, int outcome) {
+  nccltune_tuner_decision decision{};
+  decision.source = NCCLTUNE_TUNER_BY_FORCE;
+  decision.algorithm = algorithm;
+  decision.protocol = protocol;
+  decision.outcome = outcome;
+  return decision;
+}
+
+Step ForcedStep(host::Combination combination) {
+  Step step;
+  step.choice = {Choice::Kind::kForced, combination, -1, 0};
+  return step;
+}
+
+TEST(Observation, WhatNcclTellsCountsMost) {
+  Observation seen;
+  seen.probed = ProbedCall{{abi::kRing, abi::kSimple}, 12};
+  seen.decision = Forced(abi::kTree, abi::kLl, NCCLTUNE_TUNER_APPLIED);
+  seen.decision->chunk_bytes = 4096;
+  const Verdict verdict = Judge(ForcedStep({abi::kTree, abi::kLl}), seen, kVersion);
+  EXPECT_EQ(verdict.ran->combination, (host::Combination{abi::kRing, abi::kSimple}));
+  EXPECT_EQ(verdict.ran->channels, 12);
+  EXPECT_EQ(verdict.ran->chunk_bytes, 4096U);
+  EXPECT_FALSE(verdict.applied);
+}
+
+TEST(Observation, WithoutThatTheDecisionAndThenNcclsOwnPickTell) {
+  Observation seen;
+  seen.decision = Forced(abi::kRing, abi::kLl, NCCLTUNE_TUNER_APPLIED);
+  seen.table = TableOf(5, 5, 9);
+  Verdict verdict = Judge(ForcedStep({abi::kRing, abi::kLl}), seen, kVersion);
+  EXPECT_EQ(verdict.ran->combination, (host::Combination{abi::kRing, abi::kLl}));
+  EXPECT_FALSE(verdict.ran->channels);
+  EXPECT_TRUE(verdict.applied);
+  // The default is forced as well, without naming anything. Of equal costs 2.28 takes the first.
+  seen.decision = Forced(-1, -1, NCCLTUNE_TUNER_APPLIED);
+  EXPECT_EQ(Judge(Step(), seen, kVersion).ran->combination,
+            (host::Combination{abi::kTree, abi::kLl}));
+  EXPECT_EQ(Judge(Step(), seen, {2, 32, 3}).ran->combination,
+            (host::Combination{abi::kRing, abi::kLl}));
+}
+
+TEST(Observation, AChoiceThatNcclCannotRunIsNotApplied) {
+  Observation seen;
+  const Step step = ForcedStep({abi::kNvls, abi::kSimple});
+  seen.table = TableOf(5, 6, 9);
+  seen.decision = Forced(-1, -1, NCCLTUNE_TUNER_UNUSABLE);
+  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
+  EXPECT_EQ(Judge(step, seen, kVersion).ran->combination,
+            (host::Combination{abi::kTree, abi::kLl}));
+  seen.decision.reset();
+  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
+  EXPECT_TRUE(Judge(Step(), seen, kVersion).applied);
+  EXPECT_FALSE(Judge(Step(), Observation(), kVersion).ran);
+}
+
+TEST(Observation, ATableRowHoldsWhatNcclCanRun) {
+  const TableRow row = RowOf(TableOf(5.5, -1, 9), kVersion);
+  ASSERT_EQ(row.costs.size(), 2U);
+  EXPECT_EQ(row.costs[0].first, (host::Combination{abi::kTree, abi::kLl}));
+  EXPECT_EQ(row.costs[0].second, 5.5);
+  EXPECT_EQ(row.costs[1].first, (host::Combination{abi::kRing, abi::kSimple}));
+  EXPECT_EQ(row.predicted, (host::Combination{abi::kTree, abi::kLl}));
+}
+
+}  // namespace
+}  // namespace nccltune::bench

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/nccl/support.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+namespace nccltune::bench {
+namespace {
+
+// Loaded by its path first, it is what the name libcuda.so.1 finds in this process.
+void* Loaded(const char* path) {
+  void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) ADD_FAILURE() << dlerror();
+  return handle;
+}
+
+long Ask(void* library, const char* function) {
+  return reinterpret_cast<long (*)()>(dlsym(library, function))();
+}
+
+}  // namespace
+
+Environment::~Environment() {
+  for (const auto& [name, value] : before_) {
+    if (value) {
+      setenv(name.c_str(), value->c_str(), 1);
+    } else {
+      unsetenv(name.c_str());
+    }
+  }
+}
+
+void Environment::Set(const std::string& name, const std::string& value) {
+  const char* const before = std::getenv(name.c_str());
+  before_.try_emplace(name, before == nullptr ? std::nullopt : std::optional<std::string>(before));
+  setenv(name.c_str(), value.c_str(), 1);
+}
+
+long FakeGpus::Live() {
+  static void* const cuda = Loaded(FAKE_CUDA);
+  static void* const nccl = Loaded(FAKE_NCCL);
+  return Ask(cuda, "fake_cuda_live") + Ask(nccl, "fake_nccl_live");
+}
+
+FakeGpus::FakeGpus() : options_{FAKE_NCCL, TUNER_PLUGIN}, live_before_(Live()) {
+  // What the backend sets for NCCL is not to reach the next test.
+  environment_.Set("NCCL_TUNER_PLUGIN", "");
+  environment_.Set("NCCL_PROFILER_PLUGIN", "");
+}
+
+FakeGpus::~FakeGpus() {
+  backend_.reset();
+  EXPECT_EQ(Live(), live_before_) << "not everything was given back";
+}
+
+std::optional<OpenError> FakeGpus::TryOpen(int gpus, BackendInfo* info) {
+  backend_ = MakeNcclBackend(options_);
+  World world;
+  world.gpus_per_process = gpus;
+  return backend_->Open(world, &exchange_, info);
+}
+
+void FakeGpus::Open(int gpus) {
+  const std::optional<OpenError> error = TryOpen(gpus, &info_);
+  ASSERT_FALSE(error) << error->text;
+}
+
+void FakeGpus::Close() {
+  backend_->Close();
+  EXPECT_EQ(Live(), live_before_) << "not everything was given back";
+}
+
+Step FakeGpus::StepOf(Collective collective, size_t bytes) {
+  static uint64_t sequence = 0;
+  Step step;
+  step.sequence = ++sequence;
+  step.collective = collective;
+  step.bytes = bytes;
+  step.warmup = 1;
+  step.iterations = 3;
+  step.timeout_s = 30;
+  return step;
+}
+
+}  // namespace nccltune::bench
