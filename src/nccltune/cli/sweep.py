@@ -309,6 +309,13 @@ def _show_start(platform: "Platform", came_from: str | None) -> None:
     note = stderr()
     where = f" ({came_from})" if came_from and not platform.replay else ""
     note.print(f"platform   {escape(platform.title)}{escape(where)}", soft_wrap=True)
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        if name in platform.settings and not platform.replay:
+            note.print(
+                f"[yellow]warning[/yellow]    {name}={escape(platform.settings[name])} is set: "
+                "NCCL offers nothing else, so nothing else is measured",
+                soft_wrap=True,
+            )
     if platform.replay:
         note.print(
             f"replay     of {escape(platform.replay)}: timings are drawn from a recording, "

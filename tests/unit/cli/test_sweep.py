@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nccltune.cli import run
+from nccltune.cli.progress import best_table, point_words, seconds_words, watching
+from nccltune.measure.conversation import Point, PointError
+from nccltune.measure.plan import Plan
+from nccltune.measure.sweep import Status
+from nccltune.model.collective import Collective
+from tests.unit.measure.platforms import Curves, K, Platform, choice, drive, lane, linear
+
+POINT = Point(bytes=64 * K, choice=choice("tree/simple"), time_us=141.2)
+STATUS = Status(10.0, 38.0, 120, 0, Collective.ALLREDUCE, POINT, 211.4)
+
+
+def plan() -> Plan:
+    lines = {"tree/ll": linear(20, 1_000), "ring/simple": linear(60, 10_000)}
+    found = Plan([lane(list(lines))])
+    drive(found, Platform(Curves(lines, lambda _: "ring/simple"), noise=0.003))
+    return found
+
+
+def test_seconds() -> None:
+    assert [seconds_words(s) for s in (0.2, 38, 725, 3723)] == ["0:00", "0:38", "12:05", "1:02:03"]
+
+
+def test_a_point_in_words() -> None:
+    assert point_words(STATUS) == "allreduce 64 KiB  tree/simple 141 us (default 211)"
+    failed = Point(bytes=64 * K, choice=choice("tree/ll"), error=PointError("timeout"))
+    assert point_words(STATUS._replace(point=failed)) == "allreduce 64 KiB  tree/ll timeout"
+    of_default = Point(bytes=64 * K, time_us=211.4)
+    assert point_words(STATUS._replace(point=of_default)).endswith("default 211 us")
+    assert point_words(STATUS._replace(point=None)) == ""
+
+
+def test_a_terminal_shows_progress_and_the_best_so_far() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=100, color_system=None)
+    with watching(console, "h200x4") as watcher:
+        watcher.update(STATUS, plan())
+    shown = out.getvalue()
+    for words in ("21%", "tree/simple 141 us (default 211)", "0:38 left", "best so far"):
+        assert words in shown
+    assert "replay of h200x4" in shown
+    assert all(len(line) <= 110 for line in shown.splitlines())
+
+
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    found = plan()
+    with watching(Console(file=out, width=80), None) as watcher:
+        watcher.update(STATUS, found)
+        assert out.getvalue() == ""
+        monkeypatch.setattr("nccltune.cli.progress._LINE_EVERY_S", 0.0)
+        watcher.update(STATUS, found)
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("sweep")
+    assert line.endswith("0:38 left")
+    assert " 21%  allreduce 64 KiB" in line
+
+
+def test_progress_never_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nccltune.cli.progress._LINE_EVERY_S", 0.0)
+    out = io.StringIO()
+    found = plan()
+    with watching(Console(file=out, width=100), None) as watcher:
+        for left in (10.0, 90.0, 5.0):
+            watcher.update(STATUS._replace(left_s=left), found)
+    assert [line.split()[1] for line in out.getvalue().splitlines()] == ["50%", "50%", "67%"]
+
+
+def test_the_table_names_leaders_and_gains() -> None:
+    out = io.StringIO()
+    Console(file=out, width=100).print(best_table(plan()))
+    rows = {line.split()[0] + line.split()[1]: line for line in out.getvalue().splitlines()[1:]}
+    assert "tree/ll" in rows["1KiB"]
+    assert "x" in rows["1KiB"]
+    assert "default" in rows["64MiB"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--collectives", "allreduce,alreduce"], "did you mean 'allreduce'"),
+        (["--sizes", "64M-1K"], "runs backwards"),
+        (["--sizes", "2-1K"], "begin at 4 bytes"),
+        (["--gain-threshold", "0"], "must be above 0"),
+        (["--rounds", "3"], "--rounds: is for --exhaustive"),
+        (["--replay", "x", "--gpus", "4"], "--replay: takes NCCL, GPUs and nodes"),
+        (["--replay", "x", "--processes", "one"], "--replay: takes NCCL, GPUs and nodes"),
+        (["--replay", "no-such-study"], "no-such-study"),
+        (["--budget", "0"], "budget"),
+        (["--gpus", "1"], "gpus"),
+    ],
+)
+def test_bad_options_are_named(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["sweep", "-o", "study", *options]) == 2
+    assert words in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert run(["sweep", "-o", str(tmp_path / "file")]) == 2
+    assert "is a file, not a study folder" in capsys.readouterr().err
+
+
+def test_without_a_gpu_the_way_out_is_a_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nccltune.measure.gpus.LIBRARY", "libnccltune-no-such-driver.so.1")
+    monkeypatch.setattr("nccltune.measure.bench.bench_path", lambda: tmp_path / "bench")
+    assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
+    said = capsys.readouterr().err
+    assert "error: no GPU" in said
+    assert "hint:  try it on a recording: nccltune sweep --replay" in said
+    assert not (tmp_path / "study").exists()
