@@ -55,11 +55,17 @@ std::string Seconds(double seconds) {
   return text;
 }
 
-// The first rank's, but a fatal one before one that is not.
+// Of several failures the one that explains the others: a rank that was merely stopped says nothing.
+int Weight(const StepError& error) {
+  if (error.kind == ErrorKind::kDied) return 0;
+  return error.fatal ? 2 : 1;
+}
+
+// The first rank's of those with the most weight.
 Failure Worst(const std::vector<Failure>& failures) {
   Failure worst;
   for (const Failure& failure : failures) {
-    if (failure && (!worst || (failure->fatal && !worst->fatal))) worst = failure;
+    if (failure && (!worst || Weight(*failure) > Weight(*worst))) worst = failure;
   }
   return worst;
 }
@@ -69,6 +75,11 @@ Failure Worst(const std::vector<Failure>& failures) {
 std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options) {
   return std::make_unique<NcclBackend>(options);
 }
+
+NcclBackend::Limit::Limit(double limit_s)
+    : seconds(limit_s),
+      deadline(Team::Clock::now() + std::chrono::duration_cast<Team::Clock::duration>(
+                                        std::chrono::duration<double>(limit_s))) {}
 
 NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
 
@@ -82,7 +93,7 @@ NcclBackend::~NcclBackend() {
   }
 }
 
-Failure NcclBackend::OnAll(const GpuTask& task, double timeout_s, const std::string& what) {
+Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::string& what) {
   if (body_->stop) return Ending();
   // Everything that a thread which gets stuck may still touch is owned by the task.
   struct Work {
@@ -99,9 +110,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, double timeout_s, const std::str
     // The others wait for a rank that will not come.
     if (failure && failure->fatal && !body->stop) team->Hurry();
   };
-  const auto limit = std::chrono::duration_cast<Team::Clock::duration>(
-      std::chrono::duration<double>(timeout_s));
-  if (team_->Run(run, Team::Clock::now() + limit)) {
+  if (team_->Run(run, limit.deadline)) {
     Failure worst = Worst(work->failures);
     return worst && body_->stop ? Ending() : worst;
   }
@@ -114,7 +123,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, double timeout_s, const std::str
   if (worst && worst->kind != ErrorKind::kDied) return worst;
   return StepError{ErrorKind::kTimeout,
                    what + " is stuck: rank " + std::to_string(stuck) + " was not done after " +
-                       Seconds(timeout_s) + "; the communicator was aborted",
+                       Seconds(limit.seconds) + "; the communicator was aborted",
                    stuck, true};
 }
 
@@ -139,10 +148,10 @@ Failure NcclBackend::Unsupported(const Step& step) const {
   return std::nullopt;
 }
 
-Failure NcclBackend::PrepareAll(const Step& step) {
+Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
   if (Failure failure = Unsupported(step)) return failure;
   const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
-  const Failure mine = OnAll(task, step.timeout_s, "preparing " + InWords(step));
+  const Failure mine = OnAll(task, limit, "preparing " + InWords(step));
   if (body_->stop && !mine) return Ending();
   if (Failure agreed = Agree(exchange_, mine)) return agreed;
   return Apply(step);
@@ -159,14 +168,13 @@ Failure NcclBackend::Apply(const Step& step) {
 
 StepResult NcclBackend::Run(const Step& step) {
   StepResult result;
-  const Team::Clock::time_point start = Team::Clock::now();
-  if ((result.error = PrepareAll(step))) return result;
-  const double spent = std::chrono::duration<double>(Team::Clock::now() - start).count();
+  const Limit limit(step.timeout_s);
+  if ((result.error = PrepareAll(step, limit))) return result;
   const auto outcomes = std::make_shared<std::vector<StepOutcome>>(body_->gpus.size());
   const auto task = [step, outcomes, body = body_](Gpu& gpu, size_t member) {
     return RunStep(gpu, step, *body->observer, &(*outcomes)[member]);
   };
-  result.error = OnAll(task, std::max(step.timeout_s - spent, 0.0), InWords(step));
+  result.error = OnAll(task, limit, InWords(step));
   if (result.error) return result;
   Verdict verdict = Judge(step, outcomes->front().seen, body_->nccl->version());
   result.ran = verdict.ran;
@@ -194,12 +202,13 @@ TableResult NcclBackend::Table(const Step& asked) {
     result.error = bench::Unsupported("NCCL predicts nothing for this collective");
     return result;
   }
-  if ((result.error = PrepareAll(step))) return result;
+  const Limit limit(step.timeout_s);
+  if ((result.error = PrepareAll(step, limit))) return result;
   const auto seen = std::make_shared<std::vector<Observation>>(body_->gpus.size());
   const auto task = [step, seen, body = body_](Gpu& gpu, size_t member) {
     return RunOnce(gpu, step, *body->observer, &(*seen)[member]);
   };
-  if ((result.error = OnAll(task, step.timeout_s, InWords(step)))) return result;
+  if ((result.error = OnAll(task, limit, InWords(step)))) return result;
   const std::optional<nccltune_tuner_table>& table = seen->front().table;
   if (!table) {
     result.error = bench::Unsupported("NCCL " + ToString(body_->nccl->version()) +
@@ -213,7 +222,8 @@ TableResult NcclBackend::Table(const Step& asked) {
 void NcclBackend::Close() {
   if (!team_ || closed_ || body_->stop) return;
   const Failure failure =
-      OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, kCloseLimitS, "ending the communicator");
+      OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, Limit(kCloseLimitS),
+            "ending the communicator");
   closed_ = !failure;
   if (failure) std::fprintf(stderr, "nccltune-bench: %s\n", failure->text.c_str());
 }

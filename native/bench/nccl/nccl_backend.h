@@ -38,6 +38,13 @@ class NcclBackend final : public Backend {
   using Failure = std::optional<StepError>;
   using GpuTask = std::function<Failure(Gpu& gpu, size_t member)>;
 
+  // From its making on.
+  struct Limit {
+    explicit Limit(double limit_s);
+    double seconds;
+    Team::Clock::time_point deadline;
+  };
+
   // What tasks use. Shared with them: a thread that is stuck in NCCL outlives this object.
   struct Body {
     std::atomic<bool> stop = false;
@@ -57,9 +64,9 @@ class NcclBackend final : public Backend {
 
   // The task on all GPUs. The first rank's error, the fatal ones first; a timeout names `what` and
   // aborts the communicator.
-  Failure OnAll(const GpuTask& task, double timeout_s, const std::string& what);
+  Failure OnAll(const GpuTask& task, const Limit& limit, const std::string& what);
   Failure Unsupported(const Step& step) const;
-  Failure PrepareAll(const Step& step);
+  Failure PrepareAll(const Step& step, const Limit& limit);
   Failure Apply(const Step& step);
   void AbortAll() noexcept;
 

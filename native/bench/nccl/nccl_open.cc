@@ -179,7 +179,7 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
     return gpu.Connect(id);
   };
   // Not agreed upon: the others may never come out of the call that failed here. The run ends.
-  failure = OnAll(task, kConnectLimitS, "making the communicator");
+  failure = OnAll(task, Limit(kConnectLimitS), "making the communicator");
   if (failure) return FromStep(*failure, kHint);
   if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
   return std::nullopt;
@@ -215,7 +215,7 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
     if (auto error = gpu.MeetBySum()) return error;
     return gpu.Wait();
   };
-  failure = OnAll(task, kProofLimitS, "the first all-reduce");
+  failure = OnAll(task, Limit(kProofLimitS), "the first all-reduce");
   const auto decision = body_->control->LastDecision(Collective::kAllReduce);
   if (!failure && !decision) {
     failure = StepError{ErrorKind::kNccl,

@@ -27,8 +27,9 @@ double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum
 // How many ranks give a number of their own at an element.
 int Contributors(const PatternKey& key) {
   if (key.redop == Redop::kProd) return std::min(key.ranks, kMostFactors);
-  const double room = LargestExact(key.dtype) / LargestWeight(key);
-  return static_cast<int>(std::min<double>(key.ranks, room));
+  // Room for two different numbers from each.
+  const double room = LargestExact(key.dtype) / LargestWeight(key) / 2;
+  return static_cast<int>(std::clamp<double>(room, 1, key.ranks));
 }
 
 bool Contributes(const PatternKey& key, int rank, size_t index) {

@@ -96,7 +96,7 @@ TEST(Element, WholeNumbersAreExactUpToTheLargestExactOne) {
     }
     Encode(dtype, largest, element);
     EXPECT_EQ(Decode(dtype, element), largest) << static_cast<int>(dtype);
-    if (FormatOf(dtype).is_real) {
+    if (FormatOf(dtype).is_real && dtype != Dtype::kDouble) {
       Encode(dtype, largest + 1, element);
       EXPECT_NE(Decode(dtype, element), largest + 1) << static_cast<int>(dtype);
     }

@@ -3,7 +3,7 @@
 // Built as a library that calls itself libcuda.so.1. GPUs whose memory is the host's and whose
 // streams are threads, so that everything is as asynchronous as on a GPU.
 //
-// Environment, read once: FAKE_CUDA_GPUS (4), FAKE_CUDA_MEMORY (bytes a GPU, 1 GiB), FAKE_CUDA_L2
+// Environment: FAKE_CUDA_GPUS (4, read once), FAKE_CUDA_MEMORY (bytes a GPU, 1 GiB), FAKE_CUDA_L2
 // (bytes, 256 KiB), FAKE_CUDA_CAPABILITY (90), FAKE_CUDA_INIT (what cuInit returns, 0).
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,6 @@ struct Gpu {
 };
 
 struct Machine {
-  size_t memory = Setting("FAKE_CUDA_MEMORY", size_t{1} << 30U);
   std::mutex mutex;
   std::vector<Gpu> gpus{Setting("FAKE_CUDA_GPUS", 4)};
   struct Block {
@@ -55,6 +54,8 @@ struct Machine {
   std::set<nccltune::cuda::Stream> streams;
   long objects = 0;  // streams, events, graphs, host blocks, retained contexts
 };
+
+size_t Memory() { return Setting("FAKE_CUDA_MEMORY", size_t{1} << 30U); }
 
 Machine& TheMachine() {
   static Machine* const machine = new Machine;
@@ -254,8 +255,8 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (current < 0) return kInvalidContext;
   Machine& machine = TheMachine();
   const std::lock_guard<std::mutex> lock(machine.mutex);
-  *total = machine.memory;
-  *free = machine.memory - machine.gpus[static_cast<size_t>(current)].used;
+  *total = Memory();
+  *free = Memory() - machine.gpus[static_cast<size_t>(current)].used;
   return 0;
 }
 
@@ -264,7 +265,7 @@ Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
   Machine& machine = TheMachine();
   const std::lock_guard<std::mutex> lock(machine.mutex);
   Gpu& gpu = machine.gpus[static_cast<size_t>(current)];
-  if (gpu.used + bytes > machine.memory) return nccltune::cuda::kOutOfMemory;
+  if (gpu.used + bytes > Memory()) return nccltune::cuda::kOutOfMemory;
   void* const block = std::malloc(bytes);
   gpu.used += bytes;
   machine.blocks[block] = {static_cast<size_t>(current), bytes};

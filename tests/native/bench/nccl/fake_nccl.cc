@@ -38,12 +38,6 @@ constexpr int kFirstUserOp = 5;
 
 std::atomic<long> live = 0;  // communicators, registrations, operations, allocations
 
-// ncclGetVersion, which the host's stand-in exports for this library, tells it from the start.
-const bool version_told = [] {
-  nccltune::host::StandInForNccl(nccltune::fake::VersionFromEnvironment());
-  return true;
-}();
-
 struct Group {
   int depth = 0;
   std::vector<Transfer> transfers;
@@ -86,6 +80,13 @@ bool IsBad(size_t /*count*/, int type) { return type < 0 || type > 11; }
 #pragma GCC visibility push(default)
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 extern "C" {
+
+// ncclGetVersion is the host's stand-in, exported by this library too. It tells FAKE_NCCL_VERSION as
+// it was when the library was opened, or here.
+void fake_nccl_read_version();
+__attribute__((constructor)) void fake_nccl_read_version() {
+  nccltune::host::StandInForNccl(nccltune::fake::VersionFromEnvironment());
+}
 
 // For the tests: what nobody has given back.
 long fake_nccl_live();

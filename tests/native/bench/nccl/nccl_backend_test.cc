@@ -91,7 +91,7 @@ TEST_F(NcclBackendTest, InPlaceRegisteredAndAsAGraph) {
 
 TEST_F(NcclBackendTest, SizesGrowAndShrink) {
   Open(2);
-  for (const size_t bytes : {8, 5 << 20, 1 << 10, 9 << 20, 24}) {
+  for (const size_t bytes : {8U, 5U << 20U, 1U << 10U, 9U << 20U, 24U}) {
     Good(StepOf(Collective::kAllReduce, bytes));
     Good(StepOf(Collective::kAllGather, bytes));
   }

@@ -73,7 +73,7 @@ TEST_F(NcclFailure, AStuckCollectiveIsAborted) {
   EXPECT_TRUE(error.fatal);
   EXPECT_EQ(error.rank, 0);
   EXPECT_EQ(error.text.find("allreduce of 4096 bytes with tree/ll on 2 channels is stuck: rank 0 "
-                            "was not done after"),
+                            "was not done after 0.4 s; the communicator was aborted"),
             0U)
       << error.text;
   // Nothing more can be run, and nothing hangs.

@@ -46,7 +46,6 @@ TEST_F(NcclOpen, EachVersionOfNcclFromThe221On) {
   for (const auto& [code, interface] : {std::pair{"22105", 2}, {"22304", 3}, {"22403", 4},
                                         {"22803", 5}, {"23007", 6}, {"23203", 7}}) {
     environment_.Set("FAKE_NCCL_VERSION", code);
-    // The version is told by the library's own initialiser; this process has it loaded already.
     Open(2);
     EXPECT_EQ(info_.tuner_interface, interface) << code;
     EXPECT_EQ(info_.chunk, interface >= 6) << code;

@@ -62,7 +62,7 @@ double ReducedInOrder(const PatternKey& key, std::vector<double> numbers) {
 
 TEST(Pattern, AnyOrderOfReductionGivesTheReference) {
   std::mt19937 random(1);
-  for (const int ranks : {2, 3, 4, 8, 24, 300}) {
+  for (const int ranks : {2, 3, 4, 8, 40}) {
     for (const PatternKey& key : AllReductions(ranks)) {
       const auto size = static_cast<size_t>(SizeOf(key.dtype));
       const Reduced reference = ReductionOf(key);

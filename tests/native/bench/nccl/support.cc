@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <stdexcept>
 
 namespace nccltune::bench {
 namespace {
@@ -17,6 +18,11 @@ void* Loaded(const char* path) {
 
 long Ask(void* library, const char* function) {
   return reinterpret_cast<long (*)()>(dlsym(library, function))();
+}
+
+void* Nccl() {
+  static void* const nccl = Loaded(FAKE_NCCL);
+  return nccl;
 }
 
 }  // namespace
@@ -39,8 +45,7 @@ void Environment::Set(const std::string& name, const std::string& value) {
 
 long FakeGpus::Live() {
   static void* const cuda = Loaded(FAKE_CUDA);
-  static void* const nccl = Loaded(FAKE_NCCL);
-  return Ask(cuda, "fake_cuda_live") + Ask(nccl, "fake_nccl_live");
+  return Ask(cuda, "fake_cuda_live") + Ask(Nccl(), "fake_nccl_live");
 }
 
 FakeGpus::FakeGpus() : options_{FAKE_NCCL, TUNER_PLUGIN}, live_before_(Live()) {
@@ -55,6 +60,7 @@ FakeGpus::~FakeGpus() {
 }
 
 std::optional<OpenError> FakeGpus::TryOpen(int gpus, BackendInfo* info) {
+  reinterpret_cast<void (*)()>(dlsym(Nccl(), "fake_nccl_read_version"))();
   backend_ = MakeNcclBackend(options_);
   World world;
   world.gpus_per_process = gpus;
@@ -63,7 +69,7 @@ std::optional<OpenError> FakeGpus::TryOpen(int gpus, BackendInfo* info) {
 
 void FakeGpus::Open(int gpus) {
   const std::optional<OpenError> error = TryOpen(gpus, &info_);
-  ASSERT_FALSE(error) << error->text;
+  if (error) throw std::runtime_error(error->text);
 }
 
 void FakeGpus::Close() {

@@ -43,7 +43,7 @@ class FakeGpus : public ::testing::Test {
   ~FakeGpus() override;
 
   std::optional<OpenError> TryOpen(int gpus, BackendInfo* info);
-  // Fails the test if it does not open.
+  // Throws, which ends the test, if it does not open.
   void Open(int gpus = 3);
   // Ends the backend well; all that it held is given back.
   void Close();
