@@ -135,8 +135,8 @@ void Conductor::Measure(const Request& request) {
   Iterations iterations(request.target_ms);
   int64_t points = 0;
   for (int i = 0; i < request.rounds; ++i) {
-    for (Step& step : StepsOfRound(request, request.first_round + i)) {
-      if (!MeasureStep(request, &iterations, std::move(step))) return;
+    for (const Step& step : StepsOfRound(request, request.first_round + i)) {
+      if (!MeasureStep(request, &iterations, step)) return;
       ++points;
     }
   }
@@ -159,7 +159,7 @@ bool Conductor::MeasureStep(const Request& request, Iterations* iterations, Step
   point.step = step;
   if (!ran) {
     // What was in flight is told as lost, unless this process was asked to end.
-    const Ending& ending = *ensemble_.ending();
+    const Ending ending = ensemble_.ending().value_or(Ending());
     if (ending.trouble.kind == "signal" || ending.told) return false;
     point.error = StepError{ErrorKind::kDied, ending.trouble.text, ending.trouble.rank, true};
     ensemble_.MarkTold();
@@ -206,7 +206,7 @@ void Conductor::Table(const Request& request) {
   for (const size_t bytes : request.bytes) {
     Step step = request.step;
     step.bytes = bytes;
-    rows.push_back({bytes, TableOf(std::move(step))});
+    rows.push_back({bytes, TableOf(step)});
     if (ending()) return;
     const std::optional<StepError>& error = rows.back().result.error;
     if (error && error->fatal) {
@@ -219,12 +219,12 @@ void Conductor::Table(const Request& request) {
 }
 
 // As process 0 sees it, unless somebody else has an error.
-TableResult Conductor::TableOf(Step step) {
+TableResult Conductor::TableOf(const Step& step) {
   TableResult table;
   table.error = Unsupported(step);
   if (table.error) return table;
   const auto results =
-      AskAll<TableResult>(MessageType::kTable, std::move(step), MessageType::kTableDone);
+      AskAll<TableResult>(MessageType::kTable, step, MessageType::kTableDone);
   if (!results) return table;
   table = results->front();
   for (const TableResult& result : *results) {
@@ -268,12 +268,12 @@ int Conductor::Finish() {
     ensemble_.End(kFailed,
                   {"timeout", ensemble_.Silent() + " could not close the communicator", "", -1});
   }
-  const Ending ending = *ensemble_.ending();
+  const Ending ending = ensemble_.ending().value_or(Ending());
   const Trouble& trouble = ending.trouble;
   if (!ending.told) ensemble_.Say(ErrorAnswer(id_, trouble));
   std::fprintf(stderr, "error: %s\n", trouble.text.c_str());
   if (!trouble.hint.empty()) std::fprintf(stderr, "hint:  %s\n", trouble.hint.c_str());
-  ensemble_.Abort();
+  ensemble_.Abort(ending);
   return ending.status;
 }
 

@@ -44,7 +44,7 @@ class Conductor {
   void Measure(const Request& request);
   bool MeasureStep(const Request& request, Iterations* iterations, Step step);
   void Table(const Request& request);
-  TableResult TableOf(Step step);
+  TableResult TableOf(const Step& step);
   std::optional<StepError> Unsupported(const Step& step) const;
 
   // Runs the step everywhere. False: the run ends and there is no result.

@@ -110,8 +110,8 @@ void Ensemble::FlushWell() {
   while (!ending_ && output_.broken().empty() && output_.waiting() > 0) Pump(Never());
 }
 
-void Ensemble::Abort() {
-  SendToAll(MessageType::kAbort, Written(Order{ending_->status, ending_->trouble.text}));
+void Ensemble::Abort(const Ending& ending) {
+  SendToAll(MessageType::kAbort, Written(Order{ending.status, ending.trouble.text}));
   const Clock::time_point until = Clock::now() + kEndLimit;
   const auto anything_left = [this] {
     return output_.waiting() > 0 || std::find(gone_.begin(), gone_.end(), false) != gone_.end();

@@ -67,7 +67,9 @@ class Ensemble {
   // Set once the run has to end; the first reason stays.
   const std::optional<Ending>& ending() const { return ending_; }
   void End(int status, Trouble trouble, bool told = false);
-  void MarkTold() { ending_->told = true; }
+  void MarkTold() {
+    if (ending_) ending_->told = true;
+  }
   // The first rank of each process, for what is said of it.
   void SetFirstRanks(std::vector<int> ranks) { first_ranks_ = std::move(ranks); }
 
@@ -75,8 +77,8 @@ class Ensemble {
   bool Quit();
   // Writes out what was said.
   void FlushWell();
-  // Tells all players to end with the status of ending() and waits a moment for them to go.
-  void Abort();
+  // Tells all players to end like that and waits a moment for them to go.
+  void Abort(const Ending& ending);
 
  private:
   void SendToAll(MessageType type, std::string_view payload);

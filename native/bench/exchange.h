@@ -19,7 +19,8 @@ class Exchange {
 
   // Every process gives at most kMostBytes, and all get what everyone gave, by process. All
   // processes make the same calls in the same order. False if the run is ending: return soon, what
-  // is running is of no use to anyone. Costs some ten microseconds on one host.
+  // is running is of no use to anyone. On one host it costs from ten to some hundred
+  // microseconds, the more the fewer cores are free.
   virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
 
   // Returns when all processes have come.

@@ -99,9 +99,10 @@ class OptionReader {
   }
 
   bool Real(std::string_view name, std::string_view text, double high, double* out) {
-    const char* const end = text.data() + text.size();
+    const char* const begin = text.data();
+    const char* const end = begin + text.size();
     double number = 0;
-    const std::from_chars_result read = std::from_chars(text.data(), end, number);
+    const std::from_chars_result read = std::from_chars(begin, end, number);
     if (read.ec != std::errc() || read.ptr != end || !(number >= 0 && number <= high)) {
       return Fail(std::string(name) + ": " + Quoted(text) + " is no number from 0 to " +
                   std::to_string(static_cast<int>(high)));

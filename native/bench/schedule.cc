@@ -21,7 +21,7 @@ void AddSize(const Request& request, size_t bytes, std::vector<Step>* steps) {
       Step step = request.step;
       step.bytes = bytes;
       step.choice = choice;
-      steps->push_back(std::move(step));
+      steps->push_back(step);
     }
   }
 }

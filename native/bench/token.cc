@@ -12,8 +12,9 @@ std::optional<Token> ParseToken(std::string_view text) {
   if (text.size() != 2 * token.size()) return std::nullopt;
   for (size_t i = 0; i < token.size(); ++i) {
     const std::string_view digits = text.substr(2 * i, 2);
-    const char* const end = digits.data() + digits.size();
-    const std::from_chars_result read = std::from_chars(digits.data(), end, token[i], 16);
+    const char* const begin = digits.data();
+    const char* const end = begin + digits.size();
+    const std::from_chars_result read = std::from_chars(begin, end, token[i], 16);
     if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
   }
   return token;

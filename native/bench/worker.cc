@@ -47,9 +47,10 @@ bool Worker::Give(Message message) {
 }
 
 std::vector<Message> Worker::TakeAnswers() {
-  const std::lock_guard<std::mutex> lock(mutex_);
   uint64_t count = 0;
   if (read(event_.get(), &count, sizeof count) < 0) return {};
+  // What comes between these two is taken now and rings once in vain.
+  const std::lock_guard<std::mutex> lock(mutex_);
   return std::exchange(answers_, {});
 }
 

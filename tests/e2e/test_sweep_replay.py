@@ -276,3 +276,21 @@ def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:
     assert "another sweep is running on this study" in done.stderr
     process.kill()
     process.communicate()
+
+
+def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path: Path) -> None:
+    line = " ".join(map(str, command("-o", "study", *LONG)))
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -f 60; exec {line}"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "error: study/samples.jsonl: cannot be written: File too large" in done.stderr
+    assert "resume:  nccltune sweep --output study" in done.stderr
+    kept = len(points(tmp_path / "study"))
+    again = json.loads(sweep("-o", "study", *LONG, "--json", cwd=tmp_path).stdout)["sweep"]
+    assert again["known"] == kept > 0

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nccltune.measure.sweep import Status, Watcher
 
 _LINE_EVERY_S = 5.0
-_DRAW_EVERY_S = 0.1
 _TABLE_ROWS = 14
 
 
@@ -82,15 +81,10 @@ class LiveScreen:
         self._live = live
         self._replay = replay
         self._progress = _Progress()
-        self._drawn = 0.0
 
     def update(self, status: "Status", plan: "Plan") -> None:
-        """Draw what is known, not more often than an eye can follow."""
-        share = self._progress.share(status)
-        if time.monotonic() - self._drawn < _DRAW_EVERY_S:
-            return
-        self._drawn = time.monotonic()
-        self._live.update(screen(status, plan, share, self._replay))
+        """Draw what is known."""
+        self._live.update(screen(status, plan, self._progress.share(status), self._replay))
 
 
 def point_words(status: "Status") -> str:

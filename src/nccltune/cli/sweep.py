@@ -165,7 +165,7 @@ def _sweep(
     if path.is_file():
         raise StudyError("is a file, not a study folder", where=str(path))
     with contextlib.ExitStack() as stack:
-        bench = stack.enter_context(Bench(launch))
+        bench = stack.enter_context(Bench(launch, meanwhile=_import_ahead))
         hello = bench.hello
         platform = _platform(path, launch, bench)
         check_same(Study(path), platform)
@@ -186,16 +186,24 @@ def _sweep(
         sweep = Sweep(plan, bench, record, wanted, watcher)
         try:
             outcome = sweep.run()
-        except (KeyboardInterrupt, LaunchError) as stop:
+        except (KeyboardInterrupt, LaunchError, StudyError) as stop:
             stack.close()
             _stopped(sweep.outcome, plan, record, again, hello.replay)
-            if isinstance(stop, LaunchError):
+            if not isinstance(stop, KeyboardInterrupt):
                 raise
             return 128 + (stop.args[0] if stop.args else signal.SIGINT)
     summary = _summary(outcome.reason, outcome, plan, hello.replay, again)
     record.write_summary(summary)
     _show_result(platform, plan, outcome, summary, path, as_json)
     return 0
+
+
+def _import_ahead() -> None:
+    """Import what the sweep will need while the GPUs are made ready."""
+    import importlib
+
+    for name in ("nccltune.tune.search", "scipy.special", "rich.live", "rich.table"):
+        importlib.import_module(name)
 
 
 def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":

@@ -5,7 +5,7 @@ import itertools
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
@@ -54,9 +54,18 @@ class Bench:
     where it failed or died, InputError where it was given something unusable.
     """
 
-    def __init__(self, launch: Launch, *, program: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        *,
+        program: Sequence[str] | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`program` stands in for the installed bench; `meanwhile` is called while it starts,
+        which takes seconds on GPUs."""
         self._launch = launch
         self._program = program
+        self._meanwhile = meanwhile
         self._process: LineProcess | None = None
         self._ids = itertools.count(1)
         self._trouble: Op | None = None
@@ -75,6 +84,7 @@ class Bench:
         self._process = LineProcess(first, environment, others=others, apart=True)
         try:
             self._send({"op": "hello", "schema_version": SCHEMA_VERSION})
+            self._meanwhile()
             self._hello = self._await("hello", Hello, START_LIMIT_S)
         except BaseException:
             self._process.__exit__(None, None, None)

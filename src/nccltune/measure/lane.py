@@ -30,7 +30,7 @@ Decide = Callable[[Timings], Mapping[int, AnyChoice]]
 """What the rules would choose at every measured size, by the rule search."""
 
 COARSE_FACTOR = 4
-SMALL_BYTES = 1 << 20
+SMALL_BYTES = 1 << 16
 """Up to here all coarse sizes are explored together: the slowest choice costs next to nothing."""
 HOPELESS = 0.5
 """Log gain: this far behind the best ..."""

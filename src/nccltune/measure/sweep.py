@@ -21,6 +21,8 @@ from nccltune.model.scale import Scale
 
 _REQUEST_S = 0.5
 """About how long one request may take: the bench cannot be stopped within one, only between."""
+_TELL_EVERY_S = 0.1
+"""What a watcher is told is worked out anew each time; no eye follows faster."""
 _TIMEOUT_S = 30.0
 _TIMEOUT_FACTOR = 20.0
 """A point that takes this many times longer than expected is stuck."""
@@ -56,7 +58,7 @@ class Watcher(Protocol):
     """Is told how it goes."""
 
     def update(self, status: Status, plan: Plan) -> None:
-        """Called after every few points."""
+        """Called several times a second while points come in."""
 
 
 class Outcome(NamedTuple):
@@ -146,6 +148,7 @@ class Sweep:
         self._watcher = watcher
         self._now = now
         self._started = now()
+        self._told = 0.0
         self._replayed_s = 0.0
         self._expected_s = 0.0
         self._points = 0
@@ -246,7 +249,9 @@ class Sweep:
                     call = point_us(point.time_us, request.warmup, point.iterations or 1)
                     self._replayed_s += 1e-6 * call
                 self._take(key, point)
-            self._tell(*told[-1])
+            if time.monotonic() - self._told >= _TELL_EVERY_S:
+                self._told = time.monotonic()
+                self._tell(*told[-1])
 
     @staticmethod
     def _key(ask: Ask, point: Point) -> Key:

@@ -54,15 +54,15 @@ class SizeView(NamedTuple):
         return self.estimates.get(choice) if isinstance(choice, Choice) else _EXACT
 
     def lead(self, choice: AnyChoice, over: AnyChoice) -> float | None:
-        """How much faster `choice` is than `over` here for certain (less one standard error), as
-        a log; infinite where `over` was not worth measuring, None where `choice` was not."""
+        """How much faster `choice` is than `over` here for certain (less two standard errors),
+        as a log; infinite where `over` was not worth measuring, None where `choice` was not."""
         mine, other = self.estimate(choice), self.estimate(over)
         if mine is None:
             return None
         if other is None:
             return math.inf
         error = math.sqrt(_SHARED * (mine.error**2 + other.error**2))
-        return mine.gain - other.gain - error
+        return mine.gain - other.gain - 2 * error
 
 
 Views = dict[int, SizeView]

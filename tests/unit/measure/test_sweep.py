@@ -58,7 +58,8 @@ def keys(path: Path) -> list[tuple[object, ...]]:
     ]
 
 
-def test_every_point_is_in_the_study_once(tmp_path: Path) -> None:
+def test_every_point_is_in_the_study_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nccltune.measure.sweep._TELL_EVERY_S", 0.0)
     bench = FakeBench(times)
     watcher = Watching()
     outcome = sweep(tmp_path, bench, watcher=watcher)

@@ -1,0 +1,547 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nccltune-bench with a real NCCL, on the GPUs of one machine.
+
+    python tests/gpu/bench_on_gpus.py --bench build/release/native/bench/nccltune-bench \
+        --tuner libnccl-tuner-nccltune.so [--nccl libnccl.so.2] [--only NAME ...] [-o results.json]
+
+Needs 2 GPUs or more and Python alone. Each check prints one line; a failed one exits with 1.
+
+combinations   every collective, data type and reduction is right, one process a GPU
+shapes         every collective is right in place, registered, as a graph; one process with all GPUs,
+               one process a GPU, and emulated nodes
+choices        forced choices run: what the bench says ran is what NCCL's own log says, call by call,
+               and so is what it says of the default
+timings        events against the host clock, default against default, and with the probe against
+               without
+failures       too large a size, a stuck collective, a killed rank: named, and nothing is left
+nccl-tests     (with --all-reduce-perf, built without MPI) the small all-reduce in turn
+"""
+
+import argparse
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+TUNED = ["broadcast", "reduce", "allgather", "reducescatter", "allreduce"]
+LOG_NAMES = {
+    "Broadcast": "broadcast",
+    "Reduce": "reduce",
+    "AllGather": "allgather",
+    "ReduceScatter": "reducescatter",
+    "AllReduce": "allreduce",
+}
+CHOICE_LINE = re.compile(
+    r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
+)
+Answer = dict[str, Any]
+
+
+class Bench:
+    """The processes of one run; requests and answers."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        *,
+        processes: int,
+        gpus_per_process: int = 1,
+        nodes: int = 0,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        env = dict(os.environ)
+        env["NCCLTUNE_TOKEN"] = secrets.token_hex(16)
+        env.update(environment or {})
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [options.bench, "--size", str(processes), "--rendezvous", f"127.0.0.1:{port}"]
+        command += ["--gpus-per-process", str(gpus_per_process)]
+        if options.tuner:
+            command += ["--tuner", options.tuner]
+        if options.nccl:
+            command += ["--nccl", options.nccl]
+        if nodes:
+            command += ["--emulate-nodes", str(nodes)]
+        self.errors = tempfile.TemporaryFile("w+")
+        self.processes = [
+            subprocess.Popen(
+                [*command, "--rank", str(rank)],
+                env=env,
+                stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+                stderr=self.errors,
+                text=True,
+            )
+            for rank in range(processes)
+        ]
+        self.ids = 0
+        # Whatever goes wrong, no check waits for ever.
+        self.watch = threading.Timer(options.limit, self.kill)
+        self.watch.start()
+
+    def __enter__(self) -> "Bench":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.cancel()
+        self.kill()
+        self.errors.close()
+
+    def kill(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+
+    def send(self, request: dict[str, Any]) -> None:
+        stdin = self.processes[0].stdin
+        assert stdin is not None
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+
+    def read(self) -> Answer:
+        stdout = self.processes[0].stdout
+        assert stdout is not None
+        line = stdout.readline()
+        if not line:
+            raise RuntimeError(f"no answer; standard error: {self.talk()[-3000:]}")
+        return dict(json.loads(line))
+
+    def talk(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read()
+
+    def hello(self) -> Answer:
+        self.send({"op": "hello", "schema_version": 1})
+        answer = self.read()
+        if answer["op"] != "hello":
+            raise RuntimeError(f"{answer}; standard error: {self.talk()[-3000:]}")
+        return answer
+
+    def measure(self, **request: Any) -> list[Answer]:
+        """The points of one request; an error answer is the last."""
+        self.ids += 1
+        defaults = {"choices": ["default"], "rounds": 1, "default_repeats": 1, "warmup": 1}
+        self.send({"op": "measure", "id": self.ids, "seed": 1, **defaults, **request})
+        points = []
+        while True:
+            answer = self.read()
+            if answer["op"] == "done":
+                return points
+            points.append(answer)
+            if answer["op"] == "error":
+                return points
+
+    def table(self, collective: str, sizes: list[int]) -> dict[int, Answer]:
+        self.ids += 1
+        self.send({"op": "table", "id": self.ids, "collective": collective, "bytes": sizes})
+        answer = self.read()
+        if answer["op"] != "table":
+            raise RuntimeError(str(answer))
+        return {row["bytes"]: row for row in answer["rows"]}
+
+    def end(self, seconds: float = 30) -> list[int]:
+        """The exit statuses of all processes."""
+        deadline = time.monotonic() + seconds
+        return [p.wait(timeout=max(0.1, deadline - time.monotonic())) for p in self.processes]
+
+    def quit(self) -> list[int]:
+        self.send({"op": "quit"})
+        self.read()
+        return self.end()
+
+
+def shapes(options: argparse.Namespace) -> dict[str, dict[str, int]]:
+    gpus = options.gpus
+    return {
+        "one process": {"processes": 1, "gpus_per_process": gpus},
+        "a process a GPU": {"processes": gpus},
+        f"{gpus} emulated nodes": {"processes": gpus, "nodes": gpus},
+    }
+
+
+def problems(points: list[Answer], what: str, *, checked: bool = True) -> list[str]:
+    """What is wrong with points that should all be right."""
+    found = []
+    for point in points:
+        words = f"{what}: {json.dumps(point)}"
+        if point["op"] != "point" or "error" in point:
+            found.append(words)
+        elif checked and point["wrong"] != 0:
+            found.append(f"not checked or wrong: {words}")
+        elif not point["time_us"] > 0 or not point["host_us"] > 0:
+            found.append(f"no time: {words}")
+    return found
+
+
+def check_combinations(options: argparse.Namespace, report: Answer) -> list[str]:
+    """Small steps: every collective with every type, every reduction with every type."""
+    failures: list[str] = []
+    count = 0
+    with Bench(options, processes=options.gpus) as bench:
+        can = bench.hello()["can"]
+        for collective in can["collectives"]:
+            redops = can["redops"] if "reduce" in collective else ["sum"]
+            for dtype in can["dtypes"]:
+                for redop in redops:
+                    points = bench.measure(
+                        collective=collective,
+                        bytes=[options.gpus * 8 * 1000, options.gpus << 20],
+                        dtype=dtype,
+                        redop=redop,
+                        root=options.gpus - 1,
+                        iterations=1,
+                    )
+                    count += len(points)
+                    failures += problems(points, f"{collective} {dtype} {redop}")
+        if bench.quit() != [0] * options.gpus:
+            failures.append("a process did not end well")
+    report["steps"] = count
+    return failures
+
+
+def check_shapes(options: argparse.Namespace, report: Answer) -> list[str]:
+    failures: list[str] = []
+    count = 0
+    hellos = {}
+    for name, shape in shapes(options).items():
+        with Bench(options, **shape) as bench:
+            hello = bench.hello()
+            hellos[name] = hello
+            if hello["nodes"] != max(1, shape.get("nodes", 0)) or hello["ranks"] != options.gpus:
+                failures.append(f"{name}: {hello['nodes']} nodes, {hello['ranks']} ranks")
+            for collective in hello["can"]["collectives"]:
+                for mode in range(8):
+                    in_place, registered, graph = mode & 1, mode & 2, mode & 4
+                    if in_place and collective in ("sendrecv", "alltoall"):
+                        continue
+                    points = bench.measure(
+                        collective=collective,
+                        bytes=[1024, 96 * 1024, 24 << 20],
+                        in_place=bool(in_place),
+                        registered=bool(registered),
+                        graph=bool(graph),
+                        iterations=2,
+                    )
+                    count += len(points)
+                    failures += problems(points, f"{name} {collective} mode {mode}")
+            if any(bench.quit()):
+                failures.append(f"{name}: a process did not end well")
+    report["steps"] = count
+    report["hello"] = hellos
+    return failures
+
+
+
+
+def calls_in(log: str, ranks: int, version: str) -> list[tuple[str, int, str, str, int]]:
+    """(collective, bytes as the tuner counts, algorithm, protocol, channels) of each call."""
+    per_rank = tuple(map(int, version.split(".")[:2])) >= (2, 24)
+    calls = []
+    for name, size, algorithm, protocol, low, high in CHOICE_LINE.findall(log):
+        collective = LOG_NAMES.get(name)
+        if collective is None:
+            continue
+        shared = per_rank and collective in ("allgather", "reducescatter")
+        total = int(size) * (ranks if shared else 1)
+        channels = int(high) - int(low) + 1
+        calls.append((collective, total, algorithm.lower(), protocol.lower(), channels))
+    return calls
+
+
+def compressed(calls: list[Any]) -> list[Any]:
+    return [call for i, call in enumerate(calls) if i == 0 or call != calls[i - 1]]
+
+
+def check_choices(options: argparse.Namespace, report: Answer) -> list[str]:
+    """Forced choices and defaults against the log that NCCL writes of the same calls."""
+    failures: list[str] = []
+    sizes = [1 << 10, 1 << 16, 1 << 20, 1 << 24]
+    told = 0
+    for name, shape in shapes(options).items():
+        with tempfile.TemporaryDirectory() as folder:
+            log_file = f"{folder}/log.%p.0" if shape["processes"] == 1 else f"{folder}/log.%p.%h"
+            environment = {
+                "NCCL_DEBUG": "INFO",
+                "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
+                "NCCL_DEBUG_FILE": log_file,
+            }
+            said = []
+            with Bench(options, **shape, environment=environment) as bench:
+                hello = bench.hello()
+                leader = bench.processes[0].pid
+                for collective in TUNED:
+                    table = bench.table(collective, sizes)
+                    for size in sizes:
+                        choices: list[Any] = ["default"]
+                        for cell in table[size]["costs"]:
+                            algorithm, protocol = cell.split("/")
+                            choice = {"algorithm": algorithm, "protocol": protocol}
+                            choices.append(choice)
+                            choices += [{**choice, "channels": n} for n in (1, 2, 4)]
+                        points = bench.measure(
+                            collective=collective, bytes=[size], choices=choices, iterations=1
+                        )
+                        failures += problems(points, f"{name} {collective} {size}")
+                        for point in points:
+                            ran, choice = point.get("ran"), point.get("choice")
+                            if not ran or ran.get("channels") is None:
+                                failures.append(f"{name}: nothing is said to have run: {point}")
+                                continue
+                            call = (ran["algorithm"], ran["protocol"], ran["channels"])
+                            said.append((collective, size, *call))
+                            if choice == "default":
+                                predicted = table[size]["predicted"]
+                                if call[:2] != (predicted["algorithm"], predicted["protocol"]):
+                                    failures.append(f"{name}: {point}, predicted {predicted}")
+                            elif call[:2] != (choice["algorithm"], choice["protocol"]):
+                                failures.append(f"{name}: {choice} did not run: {point}")
+                            elif ran["channels"] > choice.get("channels", 64):
+                                failures.append(f"{name}: more channels than asked for: {point}")
+                            if not point["applied"]:
+                                failures.append(f"{name}: not applied: {point}")
+                if any(bench.quit()):
+                    failures.append(f"{name}: a process did not end well")
+            paths = list(Path(folder).glob(f"log.{leader}.*"))
+            log = "".join(path.read_text(errors="replace") for path in paths)
+            calls = calls_in(log, options.gpus, hello["nccl"]["version"])
+            # Left out: the first all-reduce, the ranks' meetings and the calls for the tables. What
+            # follows each other alike is one.
+            wanted = {(collective, size) for collective in TUNED for size in sizes}
+            heard = compressed([call for call in calls if call[:2] in wanted])
+            spoken = compressed(said)
+            missing = [call for call in spoken if call not in heard]
+            order = subsequence(spoken, heard)
+            told += len(said)
+            if missing or not order:
+                failures.append(
+                    f"{name}: NCCL's log has {len(heard)} calls and does not bear out {missing[:5]}"
+                    f" (in order: {order})"
+                )
+            strange = [call for call in heard if call not in set(spoken)]
+            if strange:
+                failures.append(f"{name}: NCCL's log has calls that were not told: {strange[:5]}")
+    report["points"] = told
+    return failures
+
+
+def subsequence(short: list[Any], long: list[Any]) -> bool:
+    rest = iter(long)
+    return all(any(item == other for other in rest) for item in short)
+
+
+def medians(points: list[Answer], key: str) -> dict[int, float]:
+    sizes = sorted({point["bytes"] for point in points})
+    return {
+        size: statistics.median(p[key] for p in points if p["bytes"] == size) for size in sizes
+    }
+
+
+def check_timings(options: argparse.Namespace, report: Answer) -> list[str]:
+    """Not decided on: printed and kept, but for times that make no sense at all."""
+    failures: list[str] = []
+    sizes = [8, 1024, 8192, 65536, 1 << 20, 1 << 24, 1 << 28]
+    rows = {}
+    for name, shape in shapes(options).items():
+        for probe in ("on", "off", "on again"):
+            environment = {"NCCL_PROFILER_PLUGIN": "none"} if probe == "off" else {}
+            with Bench(options, **shape, environment=environment) as bench:
+                bench.hello()
+                start = time.monotonic()
+                points = bench.measure(
+                    collective="allreduce", bytes=sizes, rounds=10, iterations=20, check=False
+                )
+                seconds = time.monotonic() - start
+                failures += problems(points, name, checked=False)
+                bench.quit()
+            events, hosts = medians(points, "time_us"), medians(points, "host_us")
+            inside = sum(
+                p["time_us"] * (p["iterations"] + 1) * 1e-6 for p in points if "time_us" in p
+            )
+            rows[f"{name}, probe {probe}"] = {
+                "event_us": events,
+                "host_us": hosts,
+                "overhead_ms_a_step": 1e3 * (seconds - inside) / len(points),
+            }
+            print(f"  {name}, probe {probe}: {1e3 * (seconds - inside) / len(points):.2f} ms a step"
+                  " beside the timed calls")  # fmt: skip
+            for size in sizes:
+                print(f"    {size:>10}  events {events[size]:9.2f} us  host {hosts[size]:9.2f} us")
+                if not 0.5 < events[size] / hosts[size] < 2:
+                    failures.append(f"{name} {size}: {events[size]} us by events, {hosts[size]}")
+    report["rows"] = rows
+    return failures
+
+
+def check_failures(options: argparse.Namespace, report: Answer) -> list[str]:
+    failures: list[str] = []
+    gpus = options.gpus
+    with Bench(options, processes=gpus) as bench:
+        bench.hello()
+        (point,) = bench.measure(collective="allreduce", bytes=[1 << 40], iterations=1)
+        report["memory"] = point.get("error")
+        if point.get("error", {}).get("kind") != "memory":
+            failures.append(f"a size larger than memory: {point}")
+        failures += problems(
+            bench.measure(collective="allreduce", bytes=[1 << 20], iterations=1), "after memory"
+        )
+        if any(bench.quit()):
+            failures.append("a process did not end well")
+    # A process that stops: over sockets its peers' collective gets stuck.
+    with Bench(options, processes=gpus, nodes=gpus) as bench:
+        bench.hello()
+        bench.ids = 1
+        bench.send(
+            {"op": "measure", "id": 1, "collective": "allreduce", "bytes": [1 << 26],
+             "choices": ["default"], "rounds": 1, "default_repeats": 1, "warmup": 1,
+             "iterations": 2000, "timeout_s": 3}
+        )  # fmt: skip
+        time.sleep(1.5)
+        bench.processes[-1].send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        answer = bench.read()
+        report["stuck"] = {"answer": answer, "after_s": time.monotonic() - start}
+        kind = answer.get("error", answer).get("kind")
+        if kind not in ("timeout", "died"):
+            failures.append(f"a stuck collective: {answer}")
+        bench.processes[-1].send_signal(signal.SIGCONT)
+        codes = bench.end(20)
+        report["stuck"]["codes"] = codes
+        report["stuck"]["all_ended_after_s"] = time.monotonic() - start
+        if codes[0] != 4:
+            failures.append(f"a stuck collective: exit codes {codes}")
+    for moment in (0.3, 1.0):
+        with Bench(options, processes=gpus) as bench:
+            bench.hello()
+            bench.send(
+                {"op": "measure", "id": 1, "collective": "allreduce", "bytes": [1 << 20, 1 << 28],
+                 "choices": ["default"], "rounds": 10000, "iterations": 20}
+            )  # fmt: skip
+            time.sleep(moment)
+            bench.processes[-1].kill()
+            start = time.monotonic()
+            codes = bench.end(15)
+            seconds = time.monotonic() - start
+            report[f"killed after {moment} s"] = {"codes": codes, "ended_after_s": seconds}
+            if codes[0] != 4 or seconds > 10:
+                failures.append(f"a killed rank: exit codes {codes} after {seconds:.1f} s")
+    left = gpu_processes()
+    report["left_on_gpus"] = left
+    if left:
+        failures.append(f"processes left on the GPUs: {left}")
+    return failures
+
+
+def gpu_processes() -> list[str]:
+    command = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line for line in output.stdout.splitlines() if line.strip()]
+
+
+def check_nccl_tests(options: argparse.Namespace, report: Answer) -> list[str]:
+    """In turn, the same number of calls a timing, one process with all GPUs in both."""
+    failures: list[str] = []
+    sizes = [1024 << power for power in range(0, 11, 2)]
+    rounds, iterations = 6, 20
+    library = str(Path(options.nccl).parent) if options.nccl else ""
+    env = {**os.environ, "LD_LIBRARY_PATH": library + ":" + os.environ.get("LD_LIBRARY_PATH", "")}
+    theirs: dict[int, list[float]] = {size: [] for size in sizes}
+    ours: dict[int, list[Answer]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        command = [options.all_reduce_perf, "-b", "1K", "-e", "1M", "-f", "4", "-n",
+                   str(iterations), "-w", "5", "-t", str(options.gpus), "-g", "1", "-a", "3",
+                   "-c", "0"]  # fmt: skip
+        output = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+        for line in output.stdout.splitlines():
+            words = line.split()
+            if len(words) >= 13 and words[0].isdigit() and int(words[0]) in theirs:
+                theirs[int(words[0])].append(float(words[5]))
+        with Bench(options, processes=1, gpus_per_process=options.gpus) as bench:
+            bench.hello()
+            points = bench.measure(
+                collective="allreduce", bytes=sizes, rounds=5, iterations=iterations, check=False
+            )
+            failures += problems(points, "nccl-tests", checked=False)
+            bench.quit()
+        for point in points:
+            ours[point["bytes"]].append(point)
+    report["rows"] = []
+    for size in sizes:
+        if not theirs[size]:
+            return [*failures, f"nccl-tests gave no row of {size} bytes"]
+        their = statistics.median(theirs[size])
+        host = statistics.median(p["host_us"] for p in ours[size])
+        event = statistics.median(p["time_us"] for p in ours[size])
+        report["rows"].append([size, their, host, event, theirs[size]])
+        print(f"    {size:>8}  nccl-tests {their:8.2f} us   host {host:8.2f} us"
+              f" ({host / their:.3f})   events {event:8.2f} us ({event / their:.3f})")  # fmt: skip
+    return failures
+
+
+CHECKS = {
+    "combinations": check_combinations,
+    "shapes": check_shapes,
+    "choices": check_choices,
+    "timings": check_timings,
+    "failures": check_failures,
+    "nccl-tests": check_nccl_tests,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bench", required=True)
+    parser.add_argument("--tuner")
+    parser.add_argument("--nccl")
+    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=list(CHECKS))
+    parser.add_argument("--all-reduce-perf")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for one run of the bench")
+    parser.add_argument("-o", "--output")
+    options = parser.parse_args()
+    if not options.gpus:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
+        options.gpus = len(listing.stdout.splitlines())
+    if options.gpus < 2:
+        print("needs 2 GPUs or more", file=sys.stderr)
+        return 3
+    names = options.only or [n for n in CHECKS if n != "nccl-tests" or options.all_reduce_perf]
+    reports: dict[str, Answer] = {}
+    failed = 0
+    for name in names:
+        report: Answer = {}
+        start = time.monotonic()
+        try:
+            failures = CHECKS[name](options, report)
+        except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
+            failures = [f"{type(error).__name__}: {error}"]
+        report["failures"] = failures
+        report["seconds"] = time.monotonic() - start
+        reports[name] = report
+        count = report.get("steps", report.get("points", ""))
+        print(f"{'FAILED' if failures else 'ok    '} {name:<14} {report['seconds']:6.1f} s  {count}",
+              flush=True)  # fmt: skip
+        for failure in failures[:20]:
+            print(f"  {failure[:600]}")
+        failed += bool(failures)
+        if options.output:
+            Path(options.output).write_text(json.dumps(reports, indent=1))
+    print(f"{len(names) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
