@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adaptive sweep on GPUs, in turn with what a site does today, judged by the full grid.
+
+python benchmarks/sweep_on_gpus.py --nccl-tests DIR -o results.json [--emulate-nodes N]
+
+truth     the full grid in one communicator, before everything else (kept with --keep DIR)
+ours      `nccltune sweep`, from the start of the command to its end
+theirs    nccl-tests: a process (or an mpirun) for each choice that NCCL can run, forced by
+          NCCL_ALGO and NCCL_PROTO, and one without, over the same sizes; one mean a size,
+          results unchecked
+
+A table says which choice runs at each size. It is worth what its choices took in the full grid:
+the best choice at a size is picked by the even rounds, and everything is timed by the odd ones, so
+that no table is favoured by the noise it was picked from. With several nodes nccl-tests has to be
+built with MPI.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nccltune.analyze.timings import Timings, sort_samples
+from nccltune.formats.context import ReadOptions
+from nccltune.formats.inputs import find_inputs, read_inputs
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
+from nccltune.model.collective import Collective
+from nccltune.model.sample import Sample
+from nccltune.model.study import Study
+from nccltune.tune.search import search
+
+PERF = {
+    "allreduce": "all_reduce_perf",
+    "allgather": "all_gather_perf",
+    "reducescatter": "reduce_scatter_perf",
+}
+Table = Mapping[int, AnyChoice]
+
+
+def run(command: list[str], environment: Mapping[str, str]) -> tuple[str, float]:
+    start = time.monotonic()
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    seconds = time.monotonic() - start
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stdout[-600:]} {done.stderr[-1500:]}")
+    return done.stdout, seconds
+
+
+def sweep(options: argparse.Namespace, study: Path, *more: str) -> tuple[dict[str, Any], float]:
+    command = ["nccltune", "sweep", "-o", str(study), "--json", "--sizes", options.sizes]
+    if options.emulate_nodes > 1:
+        command += ["--emulate-nodes", str(options.emulate_nodes)]
+    if options.nccl:
+        command += ["--nccl", options.nccl]
+    out, seconds = run([*command, *more], dict(os.environ))
+    return json.loads(out)["sweep"], seconds
+
+
+def timings_of(study: Path) -> dict[Collective, Timings]:
+    found = sort_samples(Study(study).samples()).timings
+    return {item.condition.collective: item for item in found}
+
+
+def part(timings: Timings, odd: int) -> Timings:
+    """Every second round."""
+    cells = {
+        size: {
+            choice: {key: us for key, us in series.items() if key[0] % 2 == odd}
+            for choice, series in by_choice.items()
+        }
+        for size, by_choice in timings.cells.items()
+    }
+    return Timings(timings.condition, cells, timings.samples)
+
+
+def decided(timings: Timings, sizes: list[int]) -> Table:
+    """What rules made of these timings choose."""
+    rules = [item.rule for group in search([timings]) for item in group.rules]
+    scale, collective = timings.condition.scale, timings.condition.collective
+    return {
+        size: next(
+            (r.choice for r in rules if r.matches(collective, size, scale.nodes, scale.ranks)),
+            DEFAULT,
+        )
+        for size in sizes
+    }
+
+
+def fastest(timings: Timings) -> Table:
+    found: dict[int, AnyChoice] = {}
+    for size, by_choice in timings.cells.items():
+        medians = {c: statistics.median(s.values()) for c, s in by_choice.items() if s}
+        found[size] = min(medians, key=lambda choice: medians[choice])
+    return found
+
+
+def worth(table: Table, best: Table, truth: Timings) -> dict[str, Any]:
+    """Gain over the default and regret against `best`, geometric means over sizes."""
+    gains, regrets = {}, {}
+    for size in truth.sizes:
+        base = {item: _us(truth, size, item) for item in (DEFAULT, table[size], best[size])}
+        gains[size] = math.log(base[DEFAULT] / base[table[size]])
+        regrets[size] = math.log(base[table[size]] / base[best[size]])
+    return {
+        "gain": math.exp(statistics.fmean(gains.values())),
+        "regret": math.expm1(statistics.fmean(regrets.values())),
+        "worst_regret": math.expm1(max(regrets.values())),
+        "table": {size: choice_label(table[size]) for size in truth.sizes},
+    }
+
+
+def _us(truth: Timings, size: int, choice: AnyChoice) -> float:
+    series = truth.series(size, choice)
+    if not series and isinstance(choice, Choice):  # channel counts are not in the full grid
+        series = truth.series(size, choice.without_channels())
+    return statistics.median(series.values())
+
+
+class Theirs:
+    """nccl-tests, a process for each choice."""
+
+    def __init__(self, options: argparse.Namespace, ranks: int) -> None:
+        self.options = options
+        self.ranks = ranks
+
+    def command(self, collective: Collective, size_range: tuple[str, str]) -> list[str]:
+        program = str(Path(self.options.nccl_tests) / PERF[collective.value])
+        low, high = size_range
+        flags = ["-b", low, "-e", high, "-f", "2", "-c", "0"]
+        if self.options.emulate_nodes <= 1:
+            return [program, *flags, "-t", str(self.ranks), "-g", "1"]
+        node = f"$((OMPI_COMM_WORLD_RANK * {self.options.emulate_nodes} / {self.ranks}))"
+        script = f'export NCCL_HOSTID=node{node}; exec "$0" "$@"'
+        start = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(self.ranks)]
+        return [*start, "bash", "-c", script, program, *flags, "-g", "1"]
+
+    def table(self, collective: Collective, truth: Timings) -> tuple[Table, float, int]:
+        """The fastest single mean at each size, the seconds it took and the processes."""
+        low, high = self.options.sizes.split("-")
+        found: dict[int, dict[AnyChoice, float]] = {}
+        total, starts = 0.0, 0
+        for choice in truth.choices:
+            environment = dict(os.environ)
+            if self.options.emulate_nodes > 1:
+                environment["NCCL_SOCKET_IFNAME"] = "lo"
+            if isinstance(choice, Choice):
+                environment["NCCL_ALGO"] = choice.algorithm.value
+                environment["NCCL_PROTO"] = choice.protocol.value
+            out, seconds = run(self.command(collective, (low, high)), environment)
+            total += seconds
+            starts += 1
+            for sample in samples_of(out):
+                if not sample.in_place and sample.bytes in truth.cells:
+                    found.setdefault(sample.bytes, {})[choice] = sample.time_us
+        return {s: min(row, key=lambda c: row[c]) for s, row in found.items()}, total, starts
+
+
+def samples_of(out: str) -> Iterator[Sample]:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(out)
+        file.flush()
+        for reading in read_inputs(find_inputs([file.name]), ReadOptions(study="theirs")):
+            for batch in reading.batches():
+                yield from batch
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nccl-tests", help="folder of the binaries; without, only ours")
+    parser.add_argument("--emulate-nodes", type=int, default=1)
+    parser.add_argument("--collectives", default="allreduce,allgather,reducescatter")
+    parser.add_argument("--sizes", default="1K-64M")
+    parser.add_argument("--nccl")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--their-turns", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--keep", type=Path, help="keep the full grid's study here")
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    collectives = [Collective(name) for name in options.collectives.split(",")]
+    report: dict[str, Any] = {"command": " ".join(sys.argv), "collectives": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        full = Path(folder, "full")
+        said, seconds = sweep(
+            options, full, "--exhaustive", "--rounds", str(options.rounds),
+            "--collectives", options.collectives,
+        )  # fmt: skip
+        report["full"] = {"seconds": seconds, **said}
+        report["platform"] = json.loads((full / "platform.json").read_text())
+        print(f"full grid: {said['points']} timings, {seconds:.1f} s", flush=True)
+        if options.keep:
+            shutil.copytree(full, options.keep)
+        for collective in collectives:
+            report["collectives"][collective.value] = _compare(
+                options, collective, timings_of(full)[collective], Path(folder)
+            )
+            options.output.write_text(json.dumps(report, indent=1))
+    return 0
+
+
+def _compare(
+    options: argparse.Namespace, collective: Collective, full: Timings, folder: Path
+) -> dict[str, Any]:
+    truth, best = part(full, 1), fastest(part(full, 0))
+    rows: dict[str, Any] = {
+        "best": worth(best, best, truth),
+        "rules of the full grid": worth(decided(full, full.sizes), best, truth),
+        "ours": [],
+        "theirs": [],
+    }
+    for turn in range(options.turns):
+        study = folder / f"{collective.value}-{turn}"
+        said, seconds = sweep(
+            options, study, "--collectives", collective.value, "--seed", str(turn + 1)
+        )
+        swept = timings_of(study)[collective]
+        row = {"seconds": seconds, "sweep": said}
+        row |= worth(decided(swept, full.sizes), best, truth)
+        rows["ours"].append(row)
+        _tell(f"{collective.value} ours", row)
+        if options.nccl_tests and turn < options.their_turns:
+            table, seconds, starts = Theirs(options, full.condition.scale.ranks).table(
+                collective, full
+            )
+            row = {"seconds": seconds, "processes": starts, **worth(table, best, truth)}
+            rows["theirs"].append(row)
+            _tell(f"{collective.value} theirs", row)
+    print(
+        f"{collective.value}: best {rows['best']['gain']:.3f}x, rules of the full grid "
+        f"{rows['rules of the full grid']['gain']:.3f}x",
+        flush=True,
+    )
+    return rows
+
+
+def _tell(label: str, row: Mapping[str, Any]) -> None:
+    print(
+        f"{label}: {row['seconds']:.2f} s, gain {row['gain']:.3f}x, regret "
+        f"{100 * row['regret']:.2f} % (worst size {100 * row['worst_regret']:.1f} %)",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
