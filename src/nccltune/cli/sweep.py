@@ -2,8 +2,6 @@
 """`nccltune sweep`: measure where NCCL's choices cost time, and only there."""
 
 import contextlib
-import os
-import shlex
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,13 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccltune.cli.bench_options import (
+    command_line,
+    launch_from,
+    launch_options,
+    platform_of_bench,
+    show_start,
+    terminated_like_interrupted,
+)
 from nccltune.cli.context import Percent
 from nccltune.cli.output import json_option, print_json, stderr, stdout
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Timings
     from nccltune.measure.ask import Ask, Key
-    from nccltune.measure.bench import Bench, Launch
+    from nccltune.measure.bench import Launch
     from nccltune.measure.conversation import Point
     from nccltune.measure.plan import Plan
     from nccltune.measure.record import Record, Summary
@@ -51,23 +57,7 @@ _EXHAUSTIVE_ROUNDS = 8
     help="Which collectives, separated by commas; `all` for the five that NCCL tunes.",
 )
 @click.option("--sizes", default="1K-64M", show_default=True, help="Range of sizes.")
-@click.option(
-    "--emulate-nodes", type=click.IntRange(1), help="Make so many nodes of this machine's GPUs."
-)
-@click.option("--gpus", type=click.IntRange(2), help="How many GPUs  [default: all]")
-@click.option(
-    "--processes",
-    type=click.Choice(["per-gpu", "one"]),
-    default="per-gpu",
-    show_default=True,
-    help="A process for each GPU, or one for all.",
-)
-@click.option(
-    "--nccl",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The libnccl.so.2 to measure  [default: PyTorch's, else the system's]",
-)
-@click.option("--replay", metavar="STUDY", help="Draw timings from a recorded study; no GPU.")
+@launch_options
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
 )
@@ -90,14 +80,10 @@ _EXHAUSTIVE_ROUNDS = 8
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     path: Path,
     collectives: str,
     sizes: str,
-    emulate_nodes: int | None,
-    gpus: int | None,
-    processes: str,
-    nccl: Path | None,
-    replay: str | None,
     budget: float | None,
     gain_threshold: float,
     exhaustive: bool,
@@ -105,6 +91,7 @@ def command(
     seed: int,
     dry_run: bool,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Measure NCCL's choices against its default, where a decision is still open.
 
@@ -112,7 +99,6 @@ def command(
     every other in the same rounds. Every timing is kept in STUDY. Ctrl-C loses nothing: the same
     command goes on where it stopped.
     """
-    from nccltune.measure.bench import Launch
     from nccltune.measure.sweep import Wanted
     from nccltune.model.errors import InputError
     from nccltune.model.sizes import parse_range
@@ -124,12 +110,6 @@ def command(
         raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
-    if replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
-        raise InputError(
-            "takes NCCL, GPUs and nodes from the recording",
-            where="--replay",
-            hint="leave out --nccl, --gpus, --emulate-nodes and --processes",
-        )
     wanted = Wanted(
         collectives=_collectives(collectives),
         low=low,
@@ -139,15 +119,9 @@ def command(
         budget_s=budget,
         seed=seed,
     )
-    launch = Launch(
-        replay=_recording(replay) if replay else None,
-        nccl=nccl.absolute() if nccl else None,
-        gpus=gpus,
-        emulate_nodes=emulate_nodes,
-        one_process=processes == "one",
-    )
-    with _terminated_like_interrupted():
-        return _sweep(path, launch, wanted, _command_line(context), dry_run, as_json)
+    launch = launch_from(options)
+    with terminated_like_interrupted():
+        return _sweep(path, launch, wanted, command_line(context), dry_run, as_json)
 
 
 def _sweep(
@@ -167,7 +141,7 @@ def _sweep(
     with contextlib.ExitStack() as stack:
         bench = stack.enter_context(Bench(launch, meanwhile=_import_ahead))
         hello = bench.hello
-        platform = _platform(path, launch, bench)
+        platform = platform_of_bench(path, launch, bench)
         check_same(Study(path), platform)
         surveys = survey(bench, wanted)
         plan = make_plan(
@@ -181,7 +155,7 @@ def _sweep(
         if not study.platform_path.exists():
             study.write_json(study.platform_path, platform)
         record = Record(study, hello)
-        _show_start(platform, hello.nccl.came_from)
+        show_start(platform, hello.nccl.came_from)
         watcher = stack.enter_context(watching(stderr(), hello.replay))
         sweep = Sweep(plan, bench, record, wanted, watcher)
         try:
@@ -218,20 +192,6 @@ def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
     }
 
 
-@contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends a sweep as Ctrl-C does."""
-
-    def stop(number: int, _: object) -> None:
-        raise KeyboardInterrupt(number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _collectives(text: str) -> "list[Collective]":
     from nccltune.model.collective import TUNED
     from nccltune.model.errors import InputError
@@ -252,48 +212,6 @@ def _collectives(text: str) -> "list[Collective]":
     return list(dict.fromkeys(found))
 
 
-def _recording(text: str) -> Path:
-    """A study by its path, or one of the installed recordings by its name."""
-    from nccltune.examples import examples
-    from nccltune.model.study import Study
-
-    path = Path(text)
-    if not path.exists() and path.name in examples():
-        path = examples()[path.name]
-    return Study.open(path).path.absolute()
-
-
-def _platform(path: Path, launch: "Launch", bench: "Bench") -> "Platform":
-    from datetime import UTC, datetime
-
-    from nccltune.measure.identity import platform_of
-    from nccltune.model.study import Study
-
-    return platform_of(
-        bench.hello,
-        path.resolve().name,
-        environment=os.environ,
-        today=datetime.now(UTC).date().isoformat(),
-        emulated_nodes=launch.emulate_nodes,
-        recording=Study.open(launch.replay).platform() if launch.replay else None,
-    )
-
-
-def _command_line(context: click.Context) -> str:
-    """The command that resumes: this one."""
-    words = ["nccltune", "sweep"]
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        words.append(max(parameter.opts, key=len))
-        value = context.params[name]
-        if not (isinstance(parameter, click.Option) and parameter.is_flag):
-            words.append(str(value))
-    return shlex.join(words)
-
-
 def _summary(
     reason: str, outcome: "Outcome", plan: "Plan", replay: str | None, again: str
 ) -> "Summary":
@@ -309,27 +227,6 @@ def _summary(
         replay=replay,
         command=again,
     )
-
-
-def _show_start(platform: "Platform", came_from: str | None) -> None:
-    from rich.markup import escape
-
-    note = stderr()
-    where = f" ({came_from})" if came_from and not platform.replay else ""
-    note.print(f"platform   {escape(platform.title)}{escape(where)}", soft_wrap=True)
-    for name in ("NCCL_ALGO", "NCCL_PROTO"):
-        if name in platform.settings and not platform.replay:
-            note.print(
-                f"[yellow]warning[/yellow]    {name}={escape(platform.settings[name])} is set: "
-                "NCCL offers nothing else, so nothing else is measured",
-                soft_wrap=True,
-            )
-    if platform.replay:
-        note.print(
-            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, "
-            "nothing is measured here",
-            soft_wrap=True,
-        )
 
 
 def _stopped(
