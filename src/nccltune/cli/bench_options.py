@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs that run the bench share: which bench to run, on what, and how it is stopped."""
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.output import stderr
+
+if TYPE_CHECKING:
+    from nccltune.measure.bench import Bench, Launch
+    from nccltune.model.platform import Platform
+
+LAUNCH = ("emulate_nodes", "gpus", "processes", "nccl", "replay")
+"""The names of the launch options."""
+
+
+def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what the bench runs on."""
+    for option in reversed(
+        (
+            click.option(
+                "--emulate-nodes",
+                type=click.IntRange(1),
+                help="Make so many nodes of this machine's GPUs.",
+            ),
+            click.option("--gpus", type=click.IntRange(2), help="How many GPUs  [default: all]"),
+            click.option(
+                "--processes",
+                type=click.Choice(["per-gpu", "one"]),
+                default="per-gpu",
+                show_default=True,
+                help="A process for each GPU, or one for all.",
+            ),
+            click.option(
+                "--nccl",
+                type=click.Path(path_type=Path, exists=True, dir_okay=False),
+                help="The libnccl.so.2 to measure  [default: PyTorch's, else the system's]",
+            ),
+            click.option(
+                "--replay", metavar="STUDY", help="Draw timings from a recorded study; no GPU."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def launch_from(arguments: dict[str, Any]) -> "Launch":
+    """What to launch by a verb's options, which are taken out of `arguments`.
+
+    Raises InputError for options that contradict each other, StudyError for a recording that is
+    none.
+    """
+    from nccltune.measure.bench import Launch
+    from nccltune.model.errors import InputError
+
+    emulate_nodes, gpus, processes, nccl, replay = (arguments.pop(name) for name in LAUNCH)
+    if replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
+        raise InputError(
+            "takes NCCL, GPUs and nodes from the recording",
+            where="--replay",
+            hint="leave out --nccl, --gpus, --emulate-nodes and --processes",
+        )
+    return Launch(
+        replay=recording(replay) if replay else None,
+        nccl=nccl.absolute() if nccl else None,
+        gpus=gpus,
+        emulate_nodes=emulate_nodes,
+        one_process=processes == "one",
+    )
+
+
+def recording(text: str) -> Path:
+    """A study by its path, or one of the installed recordings by its name."""
+    from nccltune.examples import examples
+    from nccltune.model.study import Study
+
+    path = Path(text)
+    if not path.exists() and path.name in examples():
+        path = examples()[path.name]
+    return Study.open(path).path.absolute()
+
+
+def platform_of_bench(path: Path, launch: "Launch", bench: "Bench") -> "Platform":
+    """What a running bench measures on; `path` is the study that it measures for."""
+    from datetime import UTC, datetime
+
+    from nccltune.measure.identity import platform_of
+    from nccltune.model.study import Study
+
+    return platform_of(
+        bench.hello,
+        path.resolve().name,
+        environment=os.environ,
+        today=datetime.now(UTC).date().isoformat(),
+        emulated_nodes=launch.emulate_nodes,
+        recording=Study.open(launch.replay).platform() if launch.replay else None,
+    )
+
+
+def command_line(context: click.Context) -> str:
+    """The command that resumes: this one."""
+    words = ["nccltune", context.info_name or ""]
+    named = [item for item in context.command.params if isinstance(item, click.Option)]
+    for parameter in [*named, *(item for item in context.command.params if item not in named)]:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        if isinstance(parameter, click.Option):
+            words.append(max(parameter.opts, key=len))
+        if not (isinstance(parameter, click.Option) and parameter.is_flag):
+            words.append(str(context.params[name]))
+    return shlex.join(words)
+
+
+@contextlib.contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM ends a measurement as Ctrl-C does."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def show_start(platform: "Platform", came_from: str | None) -> None:
+    """Talk: what is measured on, and what in the environment bends it."""
+    from rich.markup import escape
+
+    note = stderr()
+    where = f" ({came_from})" if came_from and not platform.replay else ""
+    note.print(f"platform   {escape(platform.title)}{escape(where)}", soft_wrap=True)
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        if name in platform.settings and not platform.replay:
+            note.print(
+                f"[yellow]warning[/yellow]    {name}={escape(platform.settings[name])} is set: "
+                "NCCL offers nothing else, so nothing else is measured",
+                soft_wrap=True,
+            )
+    if platform.replay:
+        note.print(
+            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, "
+            "nothing is measured here",
+            soft_wrap=True,
+        )
