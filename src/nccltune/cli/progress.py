@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a sweep is watched: a live line and a table on a terminal, plain lines elsewhere."""
+"""How a measurement is watched: a live line and a table on a terminal, plain lines elsewhere."""
 
 import contextlib
 import math
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.live import Live
 
     from nccltune.measure.plan import Plan
     from nccltune.measure.sweep import Status, Watcher
 
+_Plan = TypeVar("_Plan")
 _LINE_EVERY_S = 5.0
 _TABLE_ROWS = 14
 
@@ -25,15 +27,27 @@ def seconds_words(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def watching(console: "Console", replay: str | None) -> "Iterator[Watcher]":
-    """A watcher that writes to `console` for as long as the context lasts."""
+def watching(console: "Console", replay: str | None) -> "Iterator[Watcher[Plan]]":
+    """A watcher of a sweep that writes to `console` for as long as the context lasts."""
+    with watching_any(console, "replay" if replay else "sweep", replay, best_table) as watcher:
+        yield watcher
+
+
+@contextlib.contextmanager
+def watching_any(
+    console: "Console",
+    name: str,
+    replay: str | None,
+    below: "Callable[[_Plan], RenderableType]",
+) -> "Iterator[PlainLines | LiveScreen[_Plan]]":
+    """A watcher whose lines begin with `name`; `below` draws what stands beneath the live one."""
     if not console.is_terminal:
-        yield PlainLines(console, replay)
+        yield PlainLines(console, name)
         return
     from rich.live import Live
 
     with Live(console=console, refresh_per_second=10, transient=True) as live:
-        yield LiveScreen(live, replay)
+        yield LiveScreen(live, name, replay, below)
 
 
 class _Progress:
@@ -51,13 +65,13 @@ class _Progress:
 class PlainLines:
     """A line every few seconds."""
 
-    def __init__(self, console: "Console", replay: str | None) -> None:
+    def __init__(self, console: "Console", name: str) -> None:
         self._console = console
-        self._name = "replay" if replay else "sweep"
+        self._name = name
         self._progress = _Progress()
         self._last = time.monotonic()
 
-    def update(self, status: "Status", plan: "Plan") -> None:  # noqa: ARG002
+    def update(self, status: "Status", plan: object) -> None:  # noqa: ARG002
         """Write a line if the last one is old enough."""
         share = self._progress.share(status)
         if time.monotonic() - self._last < _LINE_EVERY_S:
@@ -71,20 +85,28 @@ class PlainLines:
         )
 
 
-class LiveScreen:
-    """A line with a bar, and the best so far beneath it."""
+class LiveScreen(Generic[_Plan]):
+    """A line with a bar, and what is known so far beneath it."""
 
-    def __init__(self, live: "object", replay: str | None) -> None:
-        from rich.live import Live
-
-        assert isinstance(live, Live)
+    def __init__(
+        self,
+        live: "Live",
+        name: str,
+        replay: str | None,
+        below: "Callable[[_Plan], RenderableType]",
+    ) -> None:
         self._live = live
+        self._name = name
         self._replay = replay
+        self._below = below
         self._progress = _Progress()
 
-    def update(self, status: "Status", plan: "Plan") -> None:
+    def update(self, status: "Status", plan: _Plan) -> None:
         """Draw what is known."""
-        self._live.update(screen(status, plan, self._progress.share(status), self._replay))
+        from rich.console import Group
+
+        share = self._progress.share(status)
+        self._live.update(Group(screen(status, share, self._name, self._replay), self._below(plan)))
 
 
 def point_words(status: "Status") -> str:
@@ -104,8 +126,8 @@ def point_words(status: "Status") -> str:
     return f"{what} {point.time_us:.3g} us{beside}"
 
 
-def screen(status: "Status", plan: "Plan", share: float, replay: str | None) -> "RenderableType":
-    """The live screen: progress and the best so far."""
+def screen(status: "Status", share: float, name: str, replay: str | None) -> "RenderableType":
+    """The live lines: how far it is, and how many points there are."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -115,7 +137,7 @@ def screen(status: "Status", plan: "Plan", share: float, replay: str | None) -> 
     for ratio in (None, None, None, 1, None):
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
     line.add_row(
-        Text("replay" if replay else "sweep", style="bold"),
+        Text(name, style="bold"),
         ProgressBar(total=1.0, completed=share, width=20),
         f"{share:4.0%}",
         Text(point_words(status)),
@@ -126,7 +148,7 @@ def screen(status: "Status", plan: "Plan", share: float, replay: str | None) -> 
         words += f", {status.known} more from before"
     if replay:
         words += f" · replay of {replay}: nothing is measured here"
-    return Group(line, Text(words, style="dim"), best_table(plan))
+    return Group(line, Text(words, style="dim"))
 
 
 def best_table(plan: "Plan") -> "RenderableType":

@@ -37,13 +37,15 @@ _T = TypeVar("_T")
 
 class Launch(NamedTuple):
     """What to run on this machine: a replay of the study `replay`, or NCCL on `gpus` GPUs (None:
-    all that are visible), one process each or one for all."""
+    all that are visible), one process each or one for all. `config` holds the rules that choice
+    `tuned` means; without it the environment decides."""
 
     replay: Path | None = None
     nccl: Path | None = None
     gpus: int | None = None
     emulate_nodes: int | None = None
     one_process: bool = False
+    config: Path | None = None
 
 
 class Bench:
@@ -81,6 +83,13 @@ class Bench:
         program = list(self._program or [str(bench_path())])
         first, *others = command_lines(program, self._launch, free_port())
         environment = dict(os.environ, NCCLTUNE_TOKEN=secrets.token_hex(16))
+        if self._launch.config is not None:
+            # These rules are meant, whatever this shell says about others.
+            environment |= {
+                "NCCLTUNE_CONFIG": str(self._launch.config.absolute()),
+                "NCCLTUNE_STRICT": "0",
+                "NCCLTUNE_STALE": "warn",
+            }
         self._process = LineProcess(first, environment, others=others, apart=True)
         try:
             self._send({"op": "hello", "schema_version": SCHEMA_VERSION})

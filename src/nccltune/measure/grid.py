@@ -37,11 +37,26 @@ class Grid:
 
     def aligned(self, size: int) -> int:
         """The nearest size that can be measured, at least one element on each rank."""
-        parts = self.ranks if self.collective in _SCATTERED else 1
-        step = parts * (_VECTOR_BYTES if size >= 16 * parts * _VECTOR_BYTES else ELEMENT_BYTES)
+        step = self._step(size)
         return max(1, round(size / step)) * step
+
+    def around(self, edge: int) -> tuple[int, int]:
+        """The largest size below `edge` and the smallest from it on that can be measured; the first
+        is 0 where there is none."""
+        near = self.aligned(edge)
+        step = self._step(near)
+        low, high = near, near
+        while low >= edge:
+            low -= step
+        while high < edge:
+            high += step
+        return max(0, low), high
 
     def middle(self, left: int, right: int) -> int | None:
         """The size halfway between two on a log axis; None where there is none in between."""
         size = self.aligned(round(math.sqrt(left * right)))
         return size if left < size < right else None
+
+    def _step(self, size: int) -> int:
+        parts = self.ranks if self.collective in _SCATTERED else 1
+        return parts * (_VECTOR_BYTES if size >= 16 * parts * _VECTOR_BYTES else ELEMENT_BYTES)

@@ -62,8 +62,14 @@ def platform_of(
     )
 
 
-def check_same(study: Study, now: Platform) -> None:
-    """Raise StudyError if the study holds measurements of another platform than `now`."""
+def check_same(
+    study: Study,
+    now: Platform,
+    *,
+    hint: str = "timings of two platforms must not be mixed; name another study with -o",
+) -> None:
+    """Raise StudyError, with `hint` as the way out, if the study holds measurements of another
+    platform than `now`."""
     if not study.platform_path.exists():
         if study.samples_path.exists():
             raise StudyError(
@@ -82,7 +88,7 @@ def check_same(study: Study, now: Platform) -> None:
         raise StudyError(
             f"is a study of another platform: {'; '.join(differences)}",
             where=str(study.path),
-            hint="timings of two platforms must not be mixed; name another study with -o",
+            hint=hint,
         )
 
 

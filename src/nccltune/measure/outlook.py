@@ -4,6 +4,7 @@
 import math
 from collections.abc import Mapping
 
+from nccltune.analyze.timings import Timings
 from nccltune.measure.ask import Ask
 from nccltune.measure.lane import Lane
 from nccltune.measure.refine import BOUNDARY_RATIO, Curves
@@ -36,9 +37,12 @@ class Clock:
     """What timings of one collective cost, from its own timings or else NCCL's predictions."""
 
     def __init__(
-        self, lane: Lane, predictions: Predictions, decided: Mapping[int, int] | None = None
+        self,
+        timings: Timings,
+        predictions: Predictions,
+        decided: Mapping[int, int] | None = None,
     ) -> None:
-        self._curves = Curves(lane.timings)
+        self._curves = Curves(timings)
         self._predictions = predictions
         self._decided = decided or {}
 

@@ -90,7 +90,7 @@ class Plan:
     def _clock(self, collective: Collective) -> Clock:
         if collective not in self._clocks:
             self._clocks[collective] = Clock(
-                self._lanes[collective],
+                self._lanes[collective].timings,
                 self._predictions.get(collective, {}),
                 self._iterations[collective],
             )

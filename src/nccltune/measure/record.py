@@ -4,6 +4,9 @@
 samples.jsonl   every timing
 sweep.jsonl     every point that gave no timing, and why
 sweep.json      how the last run ended
+
+`verify` keeps its points in the same way, apart from those of the sweep: under a tool name of its
+own, and in verify.jsonl.
 """
 
 import contextlib
@@ -19,7 +22,7 @@ from nccltune.measure.conversation import LASTING_ERRORS, Hello, Point, PointErr
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
-from nccltune.model.sample import SCHEMA_VERSION, Sample, Source
+from nccltune.model.sample import SCHEMA_VERSION, VERIFYING, Sample, Source
 from nccltune.model.scale import Scale
 from nccltune.model.study import Study
 
@@ -70,13 +73,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class Record:
     """The study of a sweep as its memory: takes points, and says which it has."""
 
-    def __init__(self, study: Study, hello: Hello) -> None:
+    def __init__(self, study: Study, hello: Hello, *, verifying: bool = False) -> None:
         self.study = study
+        self._verifying = verifying
         self._hello = hello
         self._scale = Scale(hello.nodes, hello.ranks)
         hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
         self._source = Source(
-            tool=REPLAY_TOOL if hello.replay else TOOL,
+            tool=(REPLAY_TOOL if hello.replay else TOOL) + (VERIFYING if verifying else ""),
             version=hello.version,
             nccl_version=hello.nccl.version,
             host_hash=hosts[0] if hosts else None,
@@ -84,8 +88,8 @@ class Record:
 
     @property
     def failures_path(self) -> Path:
-        """`sweep.jsonl`."""
-        return self.study.path / "sweep.jsonl"
+        """`sweep.jsonl` or `verify.jsonl`."""
+        return self.study.path / ("verify.jsonl" if self._verifying else "sweep.jsonl")
 
     @property
     def summary_path(self) -> Path:

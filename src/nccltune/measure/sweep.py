@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.ask import Ask, Key
 from nccltune.measure.bench import Bench
@@ -54,10 +54,25 @@ class Status(NamedTuple):
     default_us: float | None
 
 
-class Watcher(Protocol):
+class Questions(Protocol):
+    """What a plan is to a run of it: `nccltune.measure.plan.Plan` says what each method does."""
+
+    def step(self) -> list[Ask]: ...  # noqa: D102 - as in Plan
+    def feed(self, key: Key, point: Point) -> None: ...  # noqa: D102
+    def seconds(self, ask: Ask) -> float: ...  # noqa: D102
+    def iterations(self, collective: Collective, size: int) -> int: ...  # noqa: D102
+    def warmup(self, ask: Ask) -> int: ...  # noqa: D102
+    def seconds_left(self) -> float: ...  # noqa: D102
+
+
+AnyPlan = TypeVar("AnyPlan", bound=Questions)
+_Watched_contra = TypeVar("_Watched_contra", bound=Questions, contravariant=True)
+
+
+class Watcher(Protocol[_Watched_contra]):
     """Is told how it goes."""
 
-    def update(self, status: Status, plan: Plan) -> None:
+    def update(self, status: Status, plan: _Watched_contra) -> None:
         """Called several times a second while points come in."""
 
 
@@ -128,16 +143,16 @@ def make_plan(
     return Plan(lanes, costs)
 
 
-class Sweep:
+class Sweep(Generic[AnyPlan]):
     """One run of a plan. `now` is a clock in seconds; a replay counts recorded time instead."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: AnyPlan,
         bench: Bench,
         record: Record,
         wanted: Wanted,
-        watcher: Watcher,
+        watcher: Watcher[AnyPlan],
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -10,6 +10,9 @@ from nccltune.model.collective import Collective
 
 SCHEMA_VERSION = 1
 
+VERIFYING = " verify"
+"""Ends the name of the tool where samples prove rules instead of leading to them."""
+
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -26,6 +29,12 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     nccl_version: str | None = None
     host_hash: str | None = None
     file_hash: str | None = None
+
+    @property
+    def verifies(self) -> bool:
+        """Whether it is a proof of rules. These must not be judged by the timings that prove them,
+        so analysis and rule search leave such samples out."""
+        return self.tool.endswith(VERIFYING)
 
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
