@@ -21,6 +21,7 @@ from nccltune.measure import refine, trim
 from nccltune.measure.ask import Ask, Key
 from nccltune.measure.conversation import Point, Ran
 from nccltune.measure.grid import Grid
+from nccltune.measure.hopeless import hopeless
 from nccltune.measure.view import SMALL_STAKE, SizeView, Views, gain_left, look, runs, shares
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -30,14 +31,6 @@ Decide = Callable[[Timings], Mapping[int, AnyChoice]]
 """What the rules would choose at every measured size, by the rule search."""
 
 COARSE_FACTOR = 4
-SMALL_BYTES = 1 << 16
-"""Up to here all coarse sizes are explored together: the slowest choice costs next to nothing."""
-HOPELESS = 0.5
-"""Log gain: this far behind the best ..."""
-HOPELESS_GROWTH = 0.15
-"""... and farther by this than at the size before: not tried at the next size. For choices whose
-time is latency plus bytes over bandwidth the distance to the best falls, then rises, and never
-falls again."""
 RULE_PRICE = 0.05
 """Log latency, summed over sizes, that a range must save to be worth proving: about what the rule
 search asks of a rule."""
@@ -45,6 +38,9 @@ SETTLE_ROUNDS = 8
 """The most rounds for finding out who leads; halving a doubt takes four times the rounds."""
 PROOF_ROUNDS = (4, 6, 9, 12, 16)
 """Rounds at which a proof is tried: trimmed means lose a degree of freedom at 5 and at 10."""
+
+LEAST_PROOF = 2.0
+"""Standard errors of a gain below which a rule will not be proven."""
 
 
 class Options(NamedTuple):
@@ -160,16 +156,15 @@ class Lane:
         return []
 
     def _explore(self) -> list[Ask]:
-        pending = self.unexplored
-        small = [size for size in pending if size <= SMALL_BYTES]
-        return self._first_look({size: self._hopeful(size) for size in small or pending[:1]})
+        return self._first_look({size: self._hopeful(size) for size in self.unexplored[:1]})
 
     def _hopeful(self, size: int) -> list[Choice]:
         """The legal choices that may win at `size` by what is known of the two sizes below."""
         below = [view for view in self.views.values() if view.bytes < size][-2:]
-        if size <= SMALL_BYTES or len(below) < 2:
-            return self.legal
-        self._given_up.update(choice for choice in self.legal if _hopeless(choice, *below))
+        if len(below) == 2:
+            medians = [self.timings.median(view.bytes, DEFAULT) or 1.0 for view in below]
+            growth = math.log(medians[1] / medians[0])
+            self._given_up |= hopeless(self.legal, below[0], below[1], growth)
         return [choice for choice in self.legal if choice not in self._given_up]
 
     def _first_look(self, wanted: Mapping[int, Sequence[Choice]]) -> list[Ask]:
@@ -260,9 +255,9 @@ class Lane:
             if math.fsum(max(0.0, view.gain - threshold) for view in views) < RULE_PRICE:
                 continue
             missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in views)
-            if missed > threshold / 4:
-                least = min(view.estimates[choice].n for view in views)
-                target = next((n for n in PROOF_ROUNDS if n > least), 0)
+            least = min(view.estimates[choice].n for view in views)
+            target = next((n for n in PROOF_ROUNDS if n > least), 0)
+            if missed > threshold / 4 and _may_be_proven(choice, views, target):
                 wanted.update(self._lacking(choice, views, target))
         return self._again(wanted)
 
@@ -332,13 +327,12 @@ class Lane:
         return same
 
 
-def _hopeless(choice: Choice, before: SizeView, last: SizeView) -> bool:
-    """Whether `choice` fell behind the best so far, and so fast, that the next size is lost."""
-    now, then = last.estimates.get(choice), before.estimates.get(choice)
-    if now is None or then is None:
-        return False
-    behind = max(0.0, last.gain) - now.high
-    return behind > HOPELESS and behind > max(0.0, before.gain) - then.high + HOPELESS_GROWTH
+def _may_be_proven(choice: Choice, views: Sequence[SizeView], rounds: int) -> bool:
+    """Whether so many rounds would prove that `choice` beats the default in a range, if they went
+    on as the ones before."""
+    estimates = [view.estimates[choice] for view in views]
+    variance = math.fsum(item.error**2 * item.n / rounds for item in estimates) if rounds else 0
+    return math.fsum(item.gain for item in estimates) > LEAST_PROOF * math.sqrt(variance) > 0
 
 
 def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:

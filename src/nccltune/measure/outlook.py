@@ -14,13 +14,11 @@ Predictions = Mapping[int, Mapping[str, float]]
 """NCCL's own, in us: by bytes and `algorithm/protocol`."""
 
 TARGET_US = 2000.0
-"""About how long a timing takes, all its calls together ..."""
-LEAST_ITERATIONS = 2
+"""About how long the timed calls of a timing take ..."""
 MOST_ITERATIONS = 50
-"""... within these bounds: a mean of 20 calls repeats within 0.3 % inside a node already."""
-FIRST_WARMUP = 2
-"""Untimed calls where a choice runs at a size for the first time: connections are made then."""
-WARMUP = 1
+"""... with no more of them: a mean of 20 calls repeats within 0.3 % inside a node already."""
+_UNTIMED_CALLS = 2
+"""Of each timing: one that the bench looks at, one in which the ranks meet."""
 _UNKNOWN_US = 20.0
 _UNKNOWN_BYTES_PER_US = 25e3
 """A call of which neither a timing nor a prediction is known: between sockets and NVLink."""
@@ -57,13 +55,14 @@ class Clock:
         if near is None:
             return _UNKNOWN_US + size / _UNKNOWN_BYTES_PER_US
         at, log = near
-        return math.exp(log) * (max(1.0, size / at) if size > at else 1.0)
+        # Between latency, which does not grow, and bandwidth: halfway.
+        return math.exp(log) * math.sqrt(max(1.0, size / at))
 
     def seconds(self, ask: Ask) -> float:
         """About how long an ask takes on the GPUs."""
         iterations = {size: self.iterations(size) for size in ask.sizes}
         return 1e-6 * math.fsum(
-            point_us(self.call_us(key.bytes, key.choice), warmup(ask), iterations[key.bytes])
+            point_us(self.call_us(key.bytes, key.choice), iterations[key.bytes], check=ask.check)
             for key in ask.points()
         )
 
@@ -71,8 +70,7 @@ class Clock:
         """Calls of one timing, the same for every choice at a size; `decided` ones stay."""
         if size in self._decided:
             return self._decided[size]
-        wanted = round(TARGET_US / self.call_us(size, DEFAULT))
-        return min(max(wanted, LEAST_ITERATIONS), MOST_ITERATIONS)
+        return min(math.ceil(TARGET_US / self.call_us(size, DEFAULT)), MOST_ITERATIONS)
 
     def _predicted(self, size: int, choice: AnyChoice) -> tuple[int, float] | None:
         if not self._predictions:
@@ -87,14 +85,10 @@ class Clock:
         return (near, math.log(cost)) if cost > 0 else None
 
 
-def warmup(ask: Ask) -> int:
-    """Untimed calls before each timing of an ask."""
-    return FIRST_WARMUP if ask.check else WARMUP
-
-
-def point_us(call_us: float, warmup_calls: int, iterations: int) -> float:
-    """How long one timing takes, all its calls together, where one call takes `call_us`."""
-    return call_us * (warmup_calls + iterations) + _OVERHEAD_US
+def point_us(call_us: float, iterations: int, *, check: bool) -> float:
+    """How long one timing takes, all its calls together, where one call takes `call_us`; a check
+    of the result takes one more."""
+    return call_us * (_UNTIMED_CALLS + iterations + check) + _OVERHEAD_US
 
 
 def seconds_left(lane: Lane, clock: Clock) -> float:

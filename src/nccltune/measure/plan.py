@@ -9,7 +9,7 @@ from nccltune.analyze.timings import Timings
 from nccltune.measure.ask import Ask, Key
 from nccltune.measure.conversation import Point
 from nccltune.measure.lane import Lane
-from nccltune.measure.outlook import Clock, Predictions, seconds_left, warmup
+from nccltune.measure.outlook import Clock, Predictions, seconds_left
 from nccltune.measure.view import Views
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -63,11 +63,6 @@ class Plan:
         if size not in decided:
             decided[size] = self._clock(collective).iterations(size)
         return decided[size]
-
-    @staticmethod
-    def warmup(ask: Ask) -> int:
-        """Untimed calls before each timing of an ask."""
-        return warmup(ask)
 
     def seconds_left(self) -> float:
         """About how long everything to come takes."""

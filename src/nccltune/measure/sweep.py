@@ -21,6 +21,8 @@ from nccltune.model.scale import Scale
 
 _REQUEST_S = 0.5
 """About how long one request may take: the bench cannot be stopped within one, only between."""
+_WARMUP = 1
+"""The call that the bench looks at, in which a choice connects what it uses first."""
 _TELL_EVERY_S = 0.1
 """What a watcher is told is worked out anew each time; no eye follows faster."""
 _TIMEOUT_S = 30.0
@@ -61,7 +63,6 @@ class Questions(Protocol):
     def feed(self, key: Key, point: Point) -> None: ...  # noqa: D102
     def seconds(self, ask: Ask) -> float: ...  # noqa: D102
     def iterations(self, collective: Collective, size: int) -> int: ...  # noqa: D102
-    def warmup(self, ask: Ask) -> int: ...  # noqa: D102
     def seconds_left(self) -> float: ...  # noqa: D102
 
 
@@ -245,7 +246,7 @@ class Sweep(Generic[AnyPlan]):
             root=root or 0,
             first_round=ask.round,
             default_repeats=len(ask.repeats),
-            warmup=self._plan.warmup(ask),
+            warmup=_WARMUP,
             iterations=iterations,
             # The bench counts repeats from 0: the second one alone must not be the first again.
             seed=self._wanted.seed + ask.repeats[0],
@@ -261,8 +262,8 @@ class Sweep(Generic[AnyPlan]):
             for key, point in told:
                 self._points += 1
                 if point.time_us is not None:
-                    call = point_us(point.time_us, request.warmup, point.iterations or 1)
-                    self._replayed_s += 1e-6 * call
+                    us = point_us(point.time_us, point.iterations or 1, check=ask.check)
+                    self._replayed_s += 1e-6 * us
                 self._take(key, point)
             if time.monotonic() - self._told >= _TELL_EVERY_S:
                 self._told = time.monotonic()

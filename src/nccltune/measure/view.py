@@ -40,9 +40,12 @@ class SizeView(NamedTuple):
 
     @property
     def stake(self) -> float:
-        """The gain that knowing everything about this size would still bring, on average; an
-        upper bound, as rivals are counted one by one."""
-        return math.fsum(self.stakes.values())
+        """The gain that knowing everything about this size would still bring, on average.
+
+        Only one rival can be the best: more than the largest of the stakes, less than their sum.
+        For independent rivals with equal stakes the mean of the maximum grows about like this.
+        """
+        return math.fsum(stake**1.5 for stake in self.stakes.values()) ** (1 / 1.5)
 
     @property
     def better(self) -> bool:

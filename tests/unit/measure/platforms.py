@@ -12,7 +12,7 @@ from nccltune.measure.ask import Ask, Key
 from nccltune.measure.conversation import Point, PointError, Ran
 from nccltune.measure.grid import Grid
 from nccltune.measure.lane import Decide, Lane, Options
-from nccltune.measure.outlook import point_us, warmup
+from nccltune.measure.outlook import point_us
 from nccltune.measure.plan import Plan
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
@@ -67,7 +67,7 @@ class Platform:
         if random_.random() < self.hiccups:
             time_us *= 3
         iterations = plan.iterations(key.collective, key.bytes)
-        self.seconds += 1e-6 * point_us(time_us, warmup(ask), iterations)
+        self.seconds += 1e-6 * point_us(time_us, iterations, check=ask.check)
         ran = self.ran(key.bytes, key.choice)
         return Point(**common, time_us=time_us, ran=ran, applied=applied, iterations=iterations)
 

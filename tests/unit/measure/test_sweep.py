@@ -76,9 +76,9 @@ def test_a_first_look_is_checked_and_later_rounds_are_not(tmp_path: Path) -> Non
     sweep(tmp_path, bench)
     for request in bench.requests:
         assert request.check == (request.first_round == 0)
-        assert request.warmup == (2 if request.check else 1)
+        assert request.warmup == 1
         assert request.rounds == 1
-        assert 2 <= request.iterations <= 50
+        assert 1 <= request.iterations <= 50
     by_size: dict[int, set[int]] = {}
     for sample in Study(tmp_path).samples():
         by_size.setdefault(sample.bytes, set()).add(sample.iterations or 0)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which choices cannot win at larger sizes any more, by the two largest sizes measured.
+
+The time of a choice is about latency plus bytes over bandwidth. Where another one is faster at a
+size and would be faster without end, by the slopes of both, it is faster everywhere in between.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccltune.analyze.stats import normal_z
+from nccltune.measure.estimates import CONFIDENCE
+from nccltune.measure.view import SizeView
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+
+HOPELESS = 0.15
+"""Log time: behind by this for certain, now and without end, as curves are not quite straight; and
+behind by this at the size before, too, as a hiccup must not decide."""
+
+
+class _Line(NamedTuple):
+    """The end of a curve, in units of the default's time at its end: the times at the last two
+    sizes and the slope (their difference), with relative standard errors."""
+
+    before: float
+    time: float
+    time_error: float
+    slope: float
+    slope_error: float
+
+
+def hopeless(
+    choices: Iterable[Choice], before: SizeView, last: SizeView, growth: float
+) -> set[Choice]:
+    """Those of `choices` that cannot win beyond the size `last`; `growth` is by how much the
+    default's time grew from `before` to it, as a log."""
+    lines = {
+        choice: line
+        for choice in (DEFAULT, *last.estimates)
+        if (line := _line(choice, before, last, growth)) is not None
+    }
+    return {
+        choice
+        for choice in choices
+        if choice in lines and any(_behind(lines[choice], other) for other in lines.values())
+    }
+
+
+def _line(choice: AnyChoice, before: SizeView, last: SizeView, growth: float) -> _Line | None:
+    then, now = before.estimate(choice), last.estimate(choice)
+    if then is None or now is None:
+        return None
+    start, end = math.exp(-growth - then.gain), math.exp(-now.gain)
+    if end <= start:
+        return None
+    slope = end - start
+    error = math.hypot(start * then.error, end * now.error) / slope
+    return _Line(start, end, now.error, slope, error)
+
+
+def _behind(line: _Line, other: _Line) -> bool:
+    z = normal_z(CONFIDENCE)
+    before = math.log(line.before / other.before)
+    now = math.log(line.time / other.time) - z * math.hypot(line.time_error, other.time_error)
+    ever = math.log(line.slope / other.slope) - z * math.hypot(line.slope_error, other.slope_error)
+    return min(before, now, ever) > HOPELESS

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a race keeps in its study.
+
+p2p-samples.jsonl   every timing, with the settings in force; apart from samples.jsonl, whose
+                    default is without them
+p2p-runs.jsonl      every process that came to its end: what it ran with, or why it failed
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from nccltune.analyze.stats import median
+from nccltune.measure.conversation import Hello, Point
+from nccltune.measure.p2p.effective import Effective
+from nccltune.measure.p2p.settings import Settings
+from nccltune.measure.p2p.workload import Call
+from nccltune.measure.record import REPLAY_TOOL, TOOL, conditions
+from nccltune.model.collective import Collective
+from nccltune.model.sample import SCHEMA_VERSION, Source
+from nccltune.model.study import Study
+
+
+class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One timing in a process of its own settings. `process` counts starts over the study's life,
+    `repeat` timings of one call in it; `time_us` is of one call, None where `error` says why."""
+
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    study: str
+    process: int
+    settings: dict[str, int]
+    collective: Collective
+    bytes: int
+    dtype: str
+    redop: str | None = None
+    nodes: int
+    ranks: int
+    repeat: int
+    iterations: int | None = None
+    time_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    wrong: int | None = None
+    error: str | None = None
+    source: Source
+    at: str | None = None
+
+
+class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A process that came to its end. `session` counts starts of `nccltune`: defaults of another
+    one are not beside it. `look` marks the first one of all, which is not compared."""
+
+    schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    process: int
+    session: int
+    settings: dict[str, int] = {}
+    look: bool = False
+    effective: Effective | None = None
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A process with what it measured: by call the median time in us of one call."""
+
+    process: int
+    session: int
+    settings: Settings
+    times_us: Mapping[Call, float]
+    effective: Effective | None = None
+    seconds: float = 0.0
+    look: bool = False
+    error: str | None = None
+
+
+class Runs:
+    """The files of a study."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.samples_path: Path = study.path / "p2p-samples.jsonl"
+        self.runs_path: Path = study.path / "p2p-runs.jsonl"
+
+    def samples(self) -> list[P2pSample]:
+        """Every timing, in the order measured."""
+        if not self.samples_path.exists():
+            return []
+        return list(self.study.read_lines(self.samples_path, P2pSample))
+
+    def lines(self) -> list[P2pRun]:
+        """Every process that came to its end, in order."""
+        if not self.runs_path.exists():
+            return []
+        return list(self.study.read_lines(self.runs_path, P2pRun))
+
+    def finished(self) -> list[Run]:
+        """The processes that came to their end, with what they measured."""
+        times: dict[int, list[P2pSample]] = defaultdict(list)
+        for sample in self.samples():
+            times[sample.process].append(sample)
+        return [as_run(line, times[line.process]) for line in self.lines()]
+
+    def next_process(self) -> int:
+        """A number that no process has: of those cut short there are only timings."""
+        used = [sample.process for sample in self.samples()] + [run.process for run in self.lines()]
+        return max(used, default=-1) + 1
+
+    def keep(self, samples: Iterable[P2pSample]) -> None:
+        """Keep timings, on disk when this returns."""
+        self.study.append_lines(self.samples_path, samples)
+
+    def end(self, line: P2pRun) -> None:
+        """Keep that a process came to its end."""
+        self.study.append_lines(self.runs_path, [line])
+
+
+def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
+    """A process from its lines. A wrong result makes the process one that failed."""
+    by_call: dict[Call, list[float]] = defaultdict(list)
+    error = line.error
+    for sample in samples:
+        call = (sample.collective, sample.bytes)
+        if sample.wrong:
+            error = error or f"{sample.wrong} elements of {call[0].value} came out wrong"
+        elif sample.time_us is not None:
+            by_call[call].append(sample.time_us)
+    return Run(
+        process=line.process,
+        session=line.session,
+        settings=Settings.of(line.settings),
+        times_us={call: median(values) for call, values in by_call.items()},
+        effective=line.effective,
+        seconds=line.seconds,
+        look=line.look,
+        error=error,
+    )
+
+
+def sample_of(
+    point: Point, collective: Collective, hello: Hello, study: str, process: int, settings: Settings
+) -> P2pSample:
+    """What to keep of a bench's answer."""
+    dtype, redop, _ = conditions(collective)
+    hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
+    return P2pSample(
+        study=study,
+        process=process,
+        settings=settings.as_dict,
+        collective=collective,
+        bytes=point.bytes,
+        dtype=dtype,
+        redop=redop,
+        nodes=hello.nodes,
+        ranks=hello.ranks,
+        repeat=point.round,
+        iterations=point.iterations,
+        time_us=point.time_us,
+        wrong=point.wrong,
+        error=point.error.kind if point.error else None,
+        source=Source(
+            tool=REPLAY_TOOL if hello.replay else TOOL,
+            version=hello.version,
+            nccl_version=hello.nccl.version,
+            host_hash=hosts[0] if hosts else None,
+        ),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
