@@ -223,8 +223,7 @@ TableResult Conductor::TableOf(const Step& step) {
   TableResult table;
   table.error = Unsupported(step);
   if (table.error) return table;
-  const auto results =
-      AskAll<TableResult>(MessageType::kTable, step, MessageType::kTableDone);
+  const auto results = AskAll<TableResult>(MessageType::kTable, step, MessageType::kTableDone);
   if (!results) return table;
   table = results->front();
   for (const TableResult& result : *results) {

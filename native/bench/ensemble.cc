@@ -124,6 +124,7 @@ void Ensemble::SendToAll(MessageType type, std::string_view payload) {
 }
 
 void Ensemble::Pump(Clock::time_point until, bool wants_input) {
+  constexpr size_t kFirstWire = 3;
   std::vector<pollfd> watched;
   watched.push_back({ending_ ? -1 : surroundings_.interrupt, POLLIN, 0});
   watched.push_back({wants_input ? surroundings_.input : -1, POLLIN, 0});
@@ -153,13 +154,16 @@ void Ensemble::Pump(Clock::time_point until, bool wants_input) {
     End(kFailed, {"output", "standard output cannot be written: " + output_.broken(), "", -1},
         /*told=*/true);
   }
+  std::vector<Message> messages;
   for (size_t process = 0; process < wires_.size(); ++process) {
     Wire& wire = wires_[process];
     if (!wire.broken().empty()) continue;
-    wire.Flush();
-    std::vector<Message> messages;
-    wire.Receive(&messages);
-    for (Message& message : messages) Handle(process, std::move(message));
+    if (watched[kFirstWire + process].revents != 0) {
+      wire.Flush();
+      messages.clear();
+      wire.Receive(&messages);
+      for (Message& message : messages) Handle(process, std::move(message));
+    }
     wire.KeepAlive(Clock::now());
     if (!wire.broken().empty()) Lost(process, wire.broken());
   }
@@ -181,7 +185,8 @@ void Ensemble::Handle(size_t process, Message message) {
   } else if (message.type == MessageType::kLeaving) {
     Lost(process, message.payload);
   } else if (message.type == awaited_) {
-    if (IsFatal(message.type, message.payload) && !cut_) cut_ = Clock::now() + surroundings_.after_fatal;
+    if (IsFatal(message.type, message.payload) && !cut_)
+      cut_ = Clock::now() + surroundings_.after_fatal;
     answers_[process] = std::move(message.payload);
   }
 }

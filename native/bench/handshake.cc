@@ -78,15 +78,20 @@ std::string WrittenAnswer(std::string_view refusal) {
   return bytes;
 }
 
-Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* used) {
+Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* missing) {
   if (!BeginsWithMagic(begun)) return Answered::kGarbage;
-  if (begun.size() < kAnswerHead) return Answered::kNotYet;
+  if (begun.size() < kAnswerHead) {
+    *missing = kAnswerHead - begun.size();
+    return Answered::kNotYet;
+  }
   const size_t length =
       static_cast<unsigned char>(begun[8]) | size_t{static_cast<unsigned char>(begun[9])} << 8U;
   if (length > kMostAnswerBytes - kAnswerHead) return Answered::kGarbage;
-  if (begun.size() < kAnswerHead + length) return Answered::kNotYet;
+  if (begun.size() < kAnswerHead + length) {
+    *missing = kAnswerHead + length - begun.size();
+    return Answered::kNotYet;
+  }
   *refusal = begun.substr(kAnswerHead, length);
-  *used = kAnswerHead + length;
   return length == 0 ? Answered::kWelcome : Answered::kRefused;
 }
 

@@ -45,8 +45,9 @@ std::string WrittenAnswer(std::string_view refusal);
 inline constexpr size_t kMostAnswerBytes = 8 + 2 + 1000;
 
 enum class Answered { kNotYet, kWelcome, kRefused, kGarbage };
-// Of the bytes that have come so far. On kWelcome *used is how many of them were the answer.
-Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* used);
+// Of the bytes that have come so far. On kNotYet *missing is how many to read next: what follows an
+// answer is the conversation's.
+Answered ReadAnswer(std::string_view begun, std::string* refusal, size_t* missing);
 
 }  // namespace nccltune::bench
 

@@ -44,10 +44,12 @@ void Player::Pump() {
   poll(watched.data(), watched.size(), wait);
   for (const Message& answer : worker_.TakeAnswers()) wire_.Send(answer.type, answer.payload);
   if (wire_.broken().empty()) {
-    wire_.Flush();
-    std::vector<Message> messages;
-    wire_.Receive(&messages);
-    for (Message& message : messages) Handle(std::move(message));
+    if (watched[2].revents != 0) {
+      wire_.Flush();
+      std::vector<Message> messages;
+      wire_.Receive(&messages);
+      for (Message& message : messages) Handle(std::move(message));
+    }
     wire_.KeepAlive(Wire::Clock::now());
   }
   if (watched[0].revents != 0) {

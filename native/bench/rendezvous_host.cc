@@ -87,23 +87,17 @@ class Reception {
       if (Clock::now() >= end_) return Refuse(NobodyCame());
       if (auto failure = Poll()) return Refuse(std::move(*failure));
     }
-    for (Guest& guest : guests_) {
-      Wire wire(std::move(guest.socket), guest.said);
-      SendAll(wire.descriptor(), WrittenAnswer(""));
-      wires->push_back(std::move(wire));
+    for (Descriptor& guest : guests_) {
+      SendAll(guest.get(), WrittenAnswer(""));
+      wires->emplace_back(std::move(guest));
     }
     return std::nullopt;
   }
 
  private:
-  struct Guest {
-    Descriptor socket;
-    std::string said;  // after its arrival
-  };
-
   size_t missing() const {
     return static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(),
-                                             [](const Guest& guest) { return !guest.socket; }));
+                                             [](const Descriptor& guest) { return !guest; }));
   }
 
   std::optional<MeetingFailure> OpenListeners() {
@@ -136,7 +130,7 @@ class Reception {
     std::vector<pollfd> watched;
     watched.push_back({meeting_.interrupt, POLLIN, 0});
     for (const Descriptor& listener : listeners_) watched.push_back({listener.get(), POLLIN, 0});
-    for (const Guest& guest : guests_) watched.push_back({guest.socket.get(), POLLIN, 0});
+    for (const Descriptor& guest : guests_) watched.push_back({guest.get(), POLLIN, 0});
     for (const Stranger& stranger : strangers_) {
       watched.push_back({stranger.socket.get(), POLLIN, 0});
     }
@@ -151,13 +145,12 @@ class Reception {
     const auto listeners = next;
     next += static_cast<std::ptrdiff_t>(listeners_.size());
     for (size_t i = 0; i < guests_.size(); ++i) {
+      // It waits for the others and has nothing to say: it goes.
       if ((next++)->revents == 0) continue;
-      if (!StillThere(&guests_[i])) {
-        return MeetingFailure{MeetingFailure::Kind::kNobody,
-                              "process " + std::to_string(i + 1) +
-                                  " came to the rendezvous and ended before all were there",
-                              "its own standard error may say why"};
-      }
+      return MeetingFailure{MeetingFailure::Kind::kNobody,
+                            "process " + std::to_string(i + 1) +
+                                " came to the rendezvous and ended before all were there",
+                            "its own standard error may say why"};
     }
     for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
       const bool spoke = (next++)->revents != 0;
@@ -237,24 +230,16 @@ class Reception {
 
   void Welcome(const Arrival& arrival, Stranger* stranger, std::optional<MeetingFailure>* failure) {
     std::string problem = Contradiction(arrival, meeting_.world);
-    if (problem.empty() && guests_[arrival.process - 1].socket) {
+    if (problem.empty() && guests_[arrival.process - 1]) {
       problem = "two processes say that they are process " + std::to_string(arrival.process);
     }
     SendAll(stranger->socket.get(), WrittenAnswer(problem));
     if (problem.empty()) {
-      guests_[arrival.process - 1].socket = std::move(stranger->socket);
+      guests_[arrival.process - 1] = std::move(stranger->socket);
     } else {
       *failure = MeetingFailure{MeetingFailure::Kind::kBadInput, std::move(problem),
                                 "start all processes of a run alike, each with its own rank"};
     }
-  }
-
-  // Keeps what a guest says before all are there; it has nothing to say but that it goes.
-  static bool StillThere(Guest* guest) {
-    char bytes[512];
-    const ssize_t got = recv(guest->socket.get(), bytes, sizeof bytes, 0);
-    if (got > 0) guest->said.append(bytes, static_cast<size_t>(got));
-    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
   }
 
   // A few bytes on a connection that has sent none before: they fit its buffer.
@@ -267,7 +252,7 @@ class Reception {
     dismissed_.silent += static_cast<int>(strangers_.size());
     std::vector<int> absent;
     for (size_t i = 0; i < guests_.size(); ++i) {
-      if (!guests_[i].socket) absent.push_back(static_cast<int>(i) + 1);
+      if (!guests_[i]) absent.push_back(static_cast<int>(i) + 1);
     }
     const double seconds = std::chrono::duration<double>(meeting_.limit).count();
     char limit[32];
@@ -281,8 +266,8 @@ class Reception {
 
   // Tells those who wait why they wait in vain.
   MeetingFailure Refuse(MeetingFailure failure) {
-    for (const Guest& guest : guests_) {
-      if (guest.socket) SendAll(guest.socket.get(), WrittenAnswer(failure.text));
+    for (const Descriptor& guest : guests_) {
+      if (guest) SendAll(guest.get(), WrittenAnswer(failure.text));
     }
     return failure;
   }
@@ -290,7 +275,7 @@ class Reception {
   const Meeting& meeting_;
   const Clock::time_point end_;
   std::vector<Descriptor> listeners_;
-  std::vector<Guest> guests_;  // of process 1 and on; without socket: not there yet
+  std::vector<Descriptor> guests_;  // of process 1 and on; none: not there yet
   std::list<Stranger> strangers_;
   Dismissed dismissed_;
 };

@@ -32,7 +32,7 @@ class Visitor {
          pause = std::min(2 * pause, kLongestPause)) {
       std::optional<MeetingFailure> failure;
       if (Try(&failure)) {
-        *wire = Wire(std::move(socket_), heard_);
+        *wire = Wire(std::move(socket_));
         return std::nullopt;
       }
       if (failure) return failure;
@@ -101,7 +101,6 @@ class Visitor {
     arrival.processes = static_cast<uint32_t>(meeting_.world.processes);
     arrival.gpus_per_process = static_cast<uint32_t>(meeting_.world.gpus_per_process);
     const std::string bytes = Written(arrival);
-    heard_.clear();
     if (send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(bytes.size())) {
       return Problem(errno);
@@ -133,18 +132,16 @@ class Visitor {
 
   // The next answer; kNotYet if the connection ends or the time is over first.
   Answered Hear(Clock::time_point until, std::string* refusal) {
+    std::string heard;
     for (;;) {
-      size_t used = 0;
-      const Answered answered = ReadAnswer(heard_, refusal, &used);
-      if (answered != Answered::kNotYet) {
-        if (answered == Answered::kWelcome) heard_.erase(0, used);
-        return answered;
-      }
+      size_t missing = 0;
+      const Answered answered = ReadAnswer(heard, refusal, &missing);
+      if (answered != Answered::kNotYet) return answered;
       if (!Wait(socket_.get(), POLLIN, until)) return Answered::kNotYet;
       char bytes[kMostAnswerBytes];
-      const ssize_t got = recv(socket_.get(), bytes, sizeof bytes, 0);
+      const ssize_t got = recv(socket_.get(), bytes, missing, 0);
       if (got > 0) {
-        heard_.append(bytes, static_cast<size_t>(got));
+        heard.append(bytes, static_cast<size_t>(got));
       } else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         return Answered::kNotYet;
       }
@@ -171,7 +168,6 @@ class Visitor {
   const Meeting& meeting_;
   const Clock::time_point end_;
   Descriptor socket_;
-  std::string heard_;
   std::string last_problem_ = "nobody answered";
   bool interrupted_ = false;
 };

@@ -23,11 +23,8 @@ constexpr size_t kKeepSent = size_t{64} << 10;
 
 }  // namespace
 
-Wire::Wire(Descriptor socket, std::string_view received)
-    : socket_(std::move(socket)),
-      incoming_(received),
-      last_sent_(Clock::now()),
-      last_heard_(last_sent_) {
+Wire::Wire(Descriptor socket)
+    : socket_(std::move(socket)), last_sent_(Clock::now()), last_heard_(last_sent_) {
   fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   // Fails on the socket pair of a process with itself, which never waits to fill a packet.
   const int on = 1;
@@ -71,25 +68,23 @@ void Wire::Flush() {
 }
 
 void Wire::Receive(std::vector<Message>* messages) {
+  char bytes[kReadBytes];
   while (broken_.empty()) {
-    const size_t before = incoming_.size();
-    incoming_.resize(before + kReadBytes);
-    const ssize_t got = recv(socket_.get(), incoming_.data() + before, kReadBytes, 0);
-    incoming_.resize(before + (got > 0 ? static_cast<size_t>(got) : 0));
+    const ssize_t got = recv(socket_.get(), bytes, sizeof bytes, 0);
     if (got > 0) {
       last_heard_ = Clock::now();
+      incoming_.append(bytes, static_cast<size_t>(got));
       // What has come counts, whatever comes after it.
       TakeMessages(messages);
-      if (static_cast<size_t>(got) < kReadBytes) return;
+      if (static_cast<size_t>(got) < sizeof bytes) return;
     } else if (got == 0) {
       Break("the connection was closed");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      break;
+      return;
     } else if (errno != EINTR) {
       Break(std::strerror(errno));
     }
   }
-  TakeMessages(messages);
 }
 
 void Wire::TakeMessages(std::vector<Message>* messages) {

@@ -45,8 +45,8 @@ class Wire {
   static constexpr std::chrono::seconds kSilenceIsDeath{5};
   using Clock = std::chrono::steady_clock;
 
-  // A connected stream socket; becomes non-blocking. `received` are bytes that were read already.
-  explicit Wire(Descriptor socket, std::string_view received = {});
+  // A connected stream socket; becomes non-blocking.
+  explicit Wire(Descriptor socket);
 
   int descriptor() const { return socket_.get(); }
 

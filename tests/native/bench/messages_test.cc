@@ -194,19 +194,23 @@ TEST(Handshake, EachContradictionIsNamed) {
 
 TEST(Handshake, AnswersAreReadAsTheyCome) {
   std::string refusal;
-  size_t used = 0;
+  size_t missing = 0;
   const std::string welcome = WrittenAnswer("");
   for (size_t length = 0; length < welcome.size(); ++length) {
-    EXPECT_EQ(ReadAnswer(welcome.substr(0, length), &refusal, &used), Answered::kNotYet);
+    EXPECT_EQ(ReadAnswer(welcome.substr(0, length), &refusal, &missing), Answered::kNotYet);
+    EXPECT_EQ(missing, welcome.size() - length);
   }
-  EXPECT_EQ(ReadAnswer(welcome + "more", &refusal, &used), Answered::kWelcome);
-  EXPECT_EQ(used, welcome.size());
-  EXPECT_EQ(ReadAnswer(WrittenAnswer("go away"), &refusal, &used), Answered::kRefused);
+  EXPECT_EQ(ReadAnswer(welcome, &refusal, &missing), Answered::kWelcome);
+  const std::string refused = WrittenAnswer("go away");
+  EXPECT_EQ(ReadAnswer(refused.substr(0, refused.size() - 3), &refusal, &missing),
+            Answered::kNotYet);
+  EXPECT_EQ(missing, 3U);
+  EXPECT_EQ(ReadAnswer(refused, &refusal, &missing), Answered::kRefused);
   EXPECT_EQ(refusal, "go away");
-  EXPECT_EQ(ReadAnswer("SSH-2.0-", &refusal, &used), Answered::kGarbage);
+  EXPECT_EQ(ReadAnswer("SSH-2.0-", &refusal, &missing), Answered::kGarbage);
   const std::string longest = WrittenAnswer(std::string(5000, 'x'));
   EXPECT_EQ(longest.size(), kMostAnswerBytes);
-  EXPECT_EQ(ReadAnswer(longest, &refusal, &used), Answered::kRefused);
+  EXPECT_EQ(ReadAnswer(longest, &refusal, &missing), Answered::kRefused);
 }
 
 }  // namespace

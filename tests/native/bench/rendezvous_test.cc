@@ -2,6 +2,7 @@
 #include "bench/rendezvous.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
@@ -251,6 +252,33 @@ TEST(Rendezvous, AGuestSeesThatSomethingElseListens) {
   ASSERT_TRUE(failure);
   EXPECT_NE(failure->text.find("what listens there is not nccltune-bench"), std::string::npos)
       << failure->text;
+}
+
+// A message that was read with the welcome would wait until something else wakes the process.
+TEST(Rendezvous, WhatFollowsTheWelcomeIsLeftToTheWire) {
+  const int port = FreePort();
+  std::string error;
+  const std::vector<SocketAddress> addresses = Resolve({"127.0.0.1", port}, &error);
+  const Descriptor listener(socket(AF_INET, SOCK_STREAM, 0));
+  const int on = 1;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ASSERT_EQ(bind(listener.get(), addresses[0].get(), addresses[0].length), 0);
+  ASSERT_EQ(listen(listener.get(), 10), 0);
+  std::optional<Wire> wire;
+  std::optional<MeetingFailure> failure;
+  std::thread guest([&] { failure = Join(MeetingOf(1, 2, port), &wire); });
+  const Descriptor connection(accept(listener.get(), nullptr, nullptr));
+  ReadSome(connection.get(), kArrivalBytes);
+  const std::string message({1, 0, 0, 0, static_cast<char>(MessageType::kOpen), 'x'});
+  WriteAll(connection.get(), WrittenAnswer("") + WrittenAnswer("") + message);
+  guest.join();
+  ASSERT_FALSE(failure) << failure->text;
+  pollfd ready = {wire->descriptor(), POLLIN, 0};
+  EXPECT_EQ(poll(&ready, 1, 0), 1);
+  std::vector<Message> messages;
+  wire->Receive(&messages);
+  ASSERT_EQ(messages.size(), 1U);
+  EXPECT_EQ(messages[0].payload, "x");
 }
 
 TEST(Rendezvous, ProcessesThatContradictEachOtherDoNotMeet) {

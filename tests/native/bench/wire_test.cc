@@ -54,17 +54,6 @@ TEST(Wire, AMessageMayComeByteByByte) {
   EXPECT_EQ(messages[0].payload, "payload");
 }
 
-TEST(Wire, WhatWasReadBeforeCounts) {
-  Sockets sockets = SocketPair();
-  const std::string bytes = BytesOf(MessageType::kOpen, "early") + BytesOf(MessageType::kStep, "x");
-  Wire wire(std::move(sockets.a), bytes.substr(0, bytes.size() - 1));
-  WriteAll(sockets.b.get(), bytes.substr(bytes.size() - 1));
-  std::vector<Message> messages;
-  wire.Receive(&messages);
-  ASSERT_EQ(messages.size(), 2U);
-  EXPECT_EQ(messages[0].payload, "early");
-}
-
 TEST(Wire, SendingNeverWaits) {
   Sockets sockets = SocketPair();
   Wire a(std::move(sockets.a));
