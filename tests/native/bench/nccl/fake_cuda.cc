@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -275,15 +276,15 @@ Result cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
 
 Result cuMemFree_v2(DevicePointer pointer) {
   Machine& machine = TheMachine();
-  // As CUDA does, waits for what may use it. Its streams are not made or destroyed meanwhile.
-  std::set<Stream> streams;
+  // As CUDA does, waits for what may use it. The GPU's streams are not destroyed meanwhile; other
+  // GPUs' may be.
+  std::vector<Stream> streams;
   {
     const std::lock_guard<std::mutex> lock(machine.mutex);
-    streams = machine.streams;
+    std::copy_if(machine.streams.begin(), machine.streams.end(), std::back_inserter(streams),
+                 [](Stream stream) { return stream->gpu == current; });
   }
-  for (const Stream stream : streams) {
-    if (stream->gpu == current) stream->Drain();
-  }
+  for (const Stream stream : streams) stream->Drain();
   const std::lock_guard<std::mutex> lock(machine.mutex);
   const auto found = machine.blocks.find(Pointer(pointer));
   if (found == machine.blocks.end()) return kInvalidValue;

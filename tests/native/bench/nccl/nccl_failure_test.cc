@@ -114,8 +114,7 @@ TEST_F(NcclFailure, AFailingCallOnOneRankEndsTheStepLongBeforeItsTime) {
   const StepError error = Failed(step);
   EXPECT_EQ(error.kind, ErrorKind::kNccl);
   EXPECT_EQ(error.rank, 1);
-  EXPECT_EQ(error.text,
-            "NCCL failed to all-reduce: unhandled made-up error: a made-up failure");
+  EXPECT_EQ(error.text, "NCCL failed to all-reduce: unhandled made-up error: a made-up failure");
 }
 
 TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
@@ -132,22 +131,23 @@ TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
 }
 
 TEST_F(NcclFailure, WhatDoesNotFitNamesWhatWould) {
-  environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{64} << 20U));
+  environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{16} << 20U));
   Open(2);
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllReduce, 16 << 20)).error);
-  const StepError error = Failed(StepOf(Collective::kAllReduce, 40 << 20));
+  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllReduce, 4 << 20)).error);
+  const StepError error = Failed(StepOf(Collective::kAllReduce, 10 << 20));
   EXPECT_EQ(error.kind, ErrorKind::kMemory);
   EXPECT_FALSE(error.fatal);
-  EXPECT_EQ(error.text.find("40 MiB take 80 MiB of a GPU's memory, and 59 MiB are free: 29 MiB"),
-            0U)
+  EXPECT_EQ(
+      error.text.find("10 MiB take 20 MiB of a GPU's memory, and 14 MiB are free: 7 MiB would fit"),
+      0U)
       << error.text;
   // In place it takes one buffer.
-  Step in_place = StepOf(Collective::kAllReduce, 40 << 20);
+  Step in_place = StepOf(Collective::kAllReduce, 10 << 20);
   in_place.in_place = true;
   EXPECT_FALSE(backend_->Run(in_place).error);
   // One large, the other small, and the other way round.
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllGather, 32 << 20)).error);
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kReduceScatter, 32 << 20)).error);
+  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllGather, 8 << 20)).error);
+  EXPECT_FALSE(backend_->Run(StepOf(Collective::kReduceScatter, 8 << 20)).error);
   Close();
 }
 
@@ -158,8 +158,7 @@ TEST_F(NcclFailure, ChoicesThatNobodyCanTake) {
   EXPECT_EQ(Failed(step).kind, ErrorKind::kUnsupported);
   step = StepOf(Collective::kAllReduce, 4096);
   step.choice = {Choice::Kind::kForced, {abi::kTree, abi::kLl}, 1000, 0};
-  EXPECT_EQ(Failed(step).text,
-            "the tuner plugin takes no choice like tree/ll on 1000 channels");
+  EXPECT_EQ(Failed(step).text, "the tuner plugin takes no choice like tree/ll on 1000 channels");
   Close();
 }
 
