@@ -68,8 +68,8 @@ std::optional<OpenError> Obstacle(const std::vector<Introduction>& all) {
       const auto [place, is_new] = rank_of.emplace(id, rank);
       if (!is_new) {
         return OpenError{OpenError::Kind::kBadInput,
-                         "ranks " + std::to_string(place->second) + " and " +
-                             std::to_string(rank) + " are on the same GPU",
+                         "ranks " + std::to_string(place->second) + " and " + std::to_string(rank) +
+                             " are on the same GPU",
                          "start no more ranks on a host than it has GPUs, and give each process "
                          "its local rank or a CUDA_VISIBLE_DEVICES of its own",
                          rank};

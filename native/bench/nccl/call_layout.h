@@ -24,8 +24,8 @@ struct CallLayout {
   size_t region_bytes() const { return send_bytes > receive_bytes ? send_bytes : receive_bytes; }
 };
 
-// For one rank; only the in-place offsets depend on it. kUnsupported, and the same on all ranks, for
-// a size that leaves a rank without an element and for what has no in-place form (send/recv and
+// For one rank; only the in-place offsets depend on it. kUnsupported, and the same on all ranks,
+// for a size that leaves a rank without an element and for what has no in-place form (send/recv and
 // all-to-all read what they would overwrite).
 //
 // A size that does not divide among the ranks is cut like nccl-tests', to 16 bytes a rank, or to

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NCCL says that it enqueues. The program exports NCCL's profiler interface, NCCL finds it when
-// told to look in the program itself (NCCL_PROFILER_PLUGIN=STATIC_PLUGIN), and its mask of events is
-// zero but for the one call of a step that is looked at. So the timed calls pay what NCCL has for a
-// profiler that wants nothing: a load and a test.
+// What NCCL says that it enqueues. The program exports NCCL's profiler interface, NCCL finds it
+// when told to look in the program itself (NCCL_PROFILER_PLUGIN=STATIC_PLUGIN), and its mask of
+// events is zero but for the one call of a step that is looked at. So the timed calls pay what NCCL
+// has for a profiler that wants nothing: a load and a test.
 #ifndef NCCLTUNE_BENCH_NCCL_CALL_PROBE_H_
 #define NCCLTUNE_BENCH_NCCL_CALL_PROBE_H_
 

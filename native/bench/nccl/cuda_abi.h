@@ -62,8 +62,7 @@ struct Functions {
   Result (*cuMemFreeHost)(void* pointer);
   Result (*cuMemcpyHtoDAsync_v2)(DevicePointer to, const void* from, size_t bytes, Stream stream);
   Result (*cuMemcpyDtoHAsync_v2)(void* to, DevicePointer from, size_t bytes, Stream stream);
-  Result (*cuMemcpyDtoDAsync_v2)(DevicePointer to, DevicePointer from, size_t bytes,
-                                 Stream stream);
+  Result (*cuMemcpyDtoDAsync_v2)(DevicePointer to, DevicePointer from, size_t bytes, Stream stream);
   Result (*cuMemsetD8Async)(DevicePointer to, unsigned char value, size_t bytes, Stream stream);
   Result (*cuStreamCreate)(Stream* stream, unsigned flags);
   Result (*cuStreamDestroy_v2)(Stream stream);

@@ -54,8 +54,8 @@ std::optional<StepError> DeviceBuffers::ReserveMeetingPoint() {
 std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayout& layout,
                                                 nccl::Comm comm) {
   const size_t send = step.in_place ? 0 : RoundedUp(layout.send_bytes, kGranule);
-  const size_t receive = RoundedUp(step.in_place ? layout.region_bytes() : layout.receive_bytes,
-                                   kGranule);
+  const size_t receive =
+      RoundedUp(step.in_place ? layout.region_bytes() : layout.receive_bytes, kGranule);
   const bool has_kind = receive_.start != 0 && receive_.from_nccl == step.registered;
   if (has_kind && send_.bytes >= send && receive_.bytes >= receive) return std::nullopt;
   if (!has_kind) {

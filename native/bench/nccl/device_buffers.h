@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A GPU's send and receive buffers: allocated for the largest step so far, never less than twice the
-// L2 cache, and used in turn from many offsets, so that a call does not find in the cache what the
-// one before it left there.
+// A GPU's send and receive buffers: allocated for the largest step so far, never less than twice
+// the L2 cache, and used in turn from many offsets, so that a call does not find in the cache what
+// the one before it left there.
 #ifndef NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 #define NCCLTUNE_BENCH_NCCL_DEVICE_BUFFERS_H_
 

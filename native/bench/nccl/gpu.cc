@@ -23,8 +23,8 @@ std::optional<StepError> Gpu::Open() {
     return error;
   }
   if (auto error = CudaCheck(cuda_->cuCtxSetCurrent(context_), "take the GPU")) return error;
-  if (auto error = CudaCheck(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking),
-                             "make a stream")) {
+  if (auto error =
+          CudaCheck(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking), "make a stream")) {
     return error;
   }
   for (cuda::Event* const event : {&start_, &end_, &done_}) {
@@ -56,10 +56,9 @@ std::optional<StepError> Gpu::MakePremul(Dtype dtype) {
   unsigned char scalar[8] = {};
   Encode(dtype, PremulScalar(rank_), scalar);
   nccl::RedOp op = 0;
-  if (auto error =
-          NcclCheck(nccl_->ncclRedOpCreatePreMulSum(&op, scalar, static_cast<int>(dtype),
-                                                    nccl::kScalarHostImmediate, comm()),
-                    "make a reduction")) {
+  if (auto error = NcclCheck(nccl_->ncclRedOpCreatePreMulSum(&op, scalar, static_cast<int>(dtype),
+                                                             nccl::kScalarHostImmediate, comm()),
+                             "make a reduction")) {
     return error;
   }
   premul_ = {dtype, op};
@@ -106,13 +105,12 @@ std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffer
   const size_t count = layout_.count;
   switch (step.collective) {
     case Collective::kBroadcast:
-      return NcclCheck(
-          nccl_->ncclBroadcast(send, receive, count, type, step.root, comm(), stream_),
-          "broadcast");
+      return NcclCheck(nccl_->ncclBroadcast(send, receive, count, type, step.root, comm(), stream_),
+                       "broadcast");
     case Collective::kReduce:
-      return NcclCheck(nccl_->ncclReduce(send, receive, count, type, RedOpOf(step), step.root,
-                                         comm(), stream_),
-                       "reduce");
+      return NcclCheck(
+          nccl_->ncclReduce(send, receive, count, type, RedOpOf(step), step.root, comm(), stream_),
+          "reduce");
     case Collective::kAllGather:
       return NcclCheck(nccl_->ncclAllGather(send, receive, count, type, comm(), stream_),
                        "all-gather");
@@ -234,8 +232,7 @@ std::optional<StepError> Gpu::RecordEndAndWait() {
 
 std::optional<StepError> Gpu::Elapsed(double* us) const {
   float milliseconds = 0;
-  auto error =
-      CudaCheck(cuda_->cuEventElapsedTime(&milliseconds, start_, end_), "read the time");
+  auto error = CudaCheck(cuda_->cuEventElapsedTime(&milliseconds, start_, end_), "read the time");
   *us = 1e3 * static_cast<double>(milliseconds);
   return error;
 }
@@ -261,9 +258,9 @@ std::optional<StepError> Gpu::Launch(cuda::GraphExec graph) {
 
 std::optional<StepError> Gpu::PrepareCheck(const Step& step) {
   const CallBuffers at = buffers_->At(step, layout_, 0);
-  if (auto error = CudaCheck(cuda_->cuMemsetD8Async(at.receive, kSpoilt, layout_.receive_bytes,
-                                                    stream_),
-                             "spoil the result")) {
+  if (auto error =
+          CudaCheck(cuda_->cuMemsetD8Async(at.receive, kSpoilt, layout_.receive_bytes, stream_),
+                    "spoil the result")) {
     return error;
   }
   // Out of place, what is sent was never written to.
@@ -274,8 +271,8 @@ std::optional<StepError> Gpu::Check(const Step& step, int64_t* wrong) {
   *wrong = 0;
   const std::vector<ResultPart> parts = ResultOf(step, layout_, rank_, ranks_);
   if (parts.empty()) return Wait();
-  const std::vector<Window> windows = WindowsOf(
-      layout_.receive_bytes, static_cast<size_t>(SizeOf(step.dtype)), step.sequence);
+  const std::vector<Window> windows =
+      WindowsOf(layout_.receive_bytes, static_cast<size_t>(SizeOf(step.dtype)), step.sequence);
   const CallBuffers at = buffers_->At(step, layout_, 0);
   auto* const host = static_cast<unsigned char*>(host_);
   size_t used = 0;

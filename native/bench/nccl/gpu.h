@@ -42,7 +42,8 @@ class Gpu {
   // Whatever keeps this rank from running the step shows here, before anything is launched.
   std::optional<StepError> Prepare(const Step& step);
 
-  // Enqueues the prepared step's collective on the place that is `index` after where the step begins.
+  // Enqueues the prepared step's collective on the place that is `index` after where the step
+  // begins.
   std::optional<StepError> Call(const Step& step, size_t index);
   // Enqueues a call that no rank ends before all ranks have come to it: the step's own where it is
   // of that kind, else an all-reduce of one number.

@@ -55,7 +55,8 @@ std::string Seconds(double seconds) {
   return text;
 }
 
-// Of several failures the one that explains the others: a rank that was merely stopped says nothing.
+// Of several failures the one that explains the others: a rank that was merely stopped says
+// nothing.
 int Weight(const StepError& error) {
   if (error.kind == ErrorKind::kDied) return 0;
   return error.fatal ? 2 : 1;
@@ -221,9 +222,8 @@ TableResult NcclBackend::Table(const Step& asked) {
 
 void NcclBackend::Close() {
   if (!team_ || closed_ || body_->stop) return;
-  const Failure failure =
-      OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, Limit(kCloseLimitS),
-            "ending the communicator");
+  const Failure failure = OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, Limit(kCloseLimitS),
+                                "ending the communicator");
   closed_ = !failure;
   if (failure) std::fprintf(stderr, "nccltune-bench: %s\n", failure->text.c_str());
 }

@@ -62,10 +62,10 @@ std::unique_ptr<OpenedLibrary> OpenBest(const std::string& path, const char** fr
   *from = "system";
   auto library = OpenedLibrary::Open(kSystemName, &reason);
   if (library == nullptr) {
-    *error = {OpenError::Kind::kCannotRun,
-              "no NCCL: the active python3 has no PyTorch with one, and the system has none: " +
-                  reason,
-              "--nccl PATH names a libnccl.so.2, such as that of the package nvidia-nccl-cu13"};
+    *error = {
+        OpenError::Kind::kCannotRun,
+        "no NCCL: the active python3 has no PyTorch with one, and the system has none: " + reason,
+        "--nccl PATH names a libnccl.so.2, such as that of the package nvidia-nccl-cu13"};
   }
   return library;
 }
@@ -80,15 +80,15 @@ std::unique_ptr<NcclLibrary> NcclLibrary::Open(const std::string& path, OpenErro
 }
 
 bool NcclLibrary::TakeFunctions(OpenError* error) {
-  const OpenError::Kind kind = from_ == std::string("flag") ? OpenError::Kind::kBadInput
-                                                            : OpenError::Kind::kCannotRun;
+  const OpenError::Kind kind =
+      from_ == std::string("flag") ? OpenError::Kind::kBadInput : OpenError::Kind::kCannotRun;
   const std::string where = library_->Path();
   std::string missing;
   int code = 0;
   // The version first: it says more about an old library than a name that it lacks.
   library_->Find("ncclGetVersion", &functions_.ncclGetVersion, &missing);
-  if (functions_.ncclGetVersion == nullptr ||
-      functions_.ncclGetVersion(&code) != abi::kSuccess || !NcclVersionFromCode(code)) {
+  if (functions_.ncclGetVersion == nullptr || functions_.ncclGetVersion(&code) != abi::kSuccess ||
+      !NcclVersionFromCode(code)) {
     *error = {kind, where + " is no NCCL: it tells no version", kHint};
     return false;
   }
@@ -101,7 +101,8 @@ bool NcclLibrary::TakeFunctions(OpenError* error) {
     return false;
   }
   if (!FindAll(*library_, &functions_, &missing)) {
-    *error = {kind, where + " says that it is NCCL " + ToString(version_) + " and has no " + missing,
+    *error = {kind,
+              where + " says that it is NCCL " + ToString(version_) + " and has no " + missing,
               kHint};
     return false;
   }
@@ -118,8 +119,7 @@ std::optional<StepError> NcclLibrary::Check(nccl::Result result, const char* wha
   const char* last = functions_.ncclGetLastError(comm);
   if (last != nullptr && *last != '\0') text += std::string(": ") + last;
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  return StepError{
-      .kind = ErrorKind::kNccl, .text = std::move(text), .rank = rank, .fatal = fatal};
+  return StepError{.kind = ErrorKind::kNccl, .text = std::move(text), .rank = rank, .fatal = fatal};
 }
 
 }  // namespace nccltune::bench

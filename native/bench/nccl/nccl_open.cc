@@ -162,7 +162,8 @@ Introduction NcclBackend::IntroductionOf(std::optional<OpenError> error) const {
 
 std::optional<OpenError> NcclBackend::Connect(const World& world) {
   constexpr const char* kHint =
-      "NCCL says more with NCCL_DEBUG=INFO; on hosts with several networks NCCL_SOCKET_IFNAME names "
+      "NCCL says more with NCCL_DEBUG=INFO; on hosts with several networks NCCL_SOCKET_IFNAME "
+      "names "
       "the one to use";
   nccl::UniqueId id{};
   Failure failure;

@@ -53,8 +53,8 @@ struct Verdict {
   bool applied = true;
 };
 
-// What ran is what NCCL's profiler interface tells; without it, what our plugin chose; where it left
-// the choice to NCCL, what `version` picks from its own predictions.
+// What ran is what NCCL's profiler interface tells; without it, what our plugin chose; where it
+// left the choice to NCCL, what `version` picks from its own predictions.
 Verdict Judge(const Step& step, const Observation& seen, const NcclVersion& version);
 
 // The predictions as NCCL handed them over, and its pick.

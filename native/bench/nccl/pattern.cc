@@ -17,9 +17,7 @@ constexpr double kLargestTerm = 1000;
 constexpr double kLargestExtreme = 100;
 constexpr int kMostFactors = 4;
 
-uint64_t RandomAt(int rank, size_t index) {
-  return Mixed(static_cast<uint64_t>(rank), index);
-}
+uint64_t RandomAt(int rank, size_t index) { return Mixed(static_cast<uint64_t>(rank), index); }
 
 // Weights of mulsum are 1 and 2.
 double LargestWeight(const PatternKey& key) { return key.redop == Redop::kMulsum ? 2 : 1; }
@@ -53,8 +51,7 @@ double Factor(const PatternKey& key, int rank, size_t index) {
 }
 
 double Extreme(const PatternKey& key, int rank, size_t index) {
-  const auto largest =
-      static_cast<uint64_t>(std::min(LargestExact(key.dtype), kLargestExtreme));
+  const auto largest = static_cast<uint64_t>(std::min(LargestExact(key.dtype), kLargestExtreme));
   const uint64_t random = RandomAt(rank, index);
   if (!FormatOf(key.dtype).is_signed) return static_cast<double>(random % (largest + 1));
   return static_cast<double>(random % (2 * largest + 1)) - static_cast<double>(largest);

@@ -32,8 +32,8 @@ struct PatternKey {
 //
 // What is only moved is random bits. What is reduced are small whole numbers (products: powers of
 // two), chosen so that every partial result in whatever order is stored exactly: then the result is
-// the same bits whichever algorithm ran. For types with little room (f8e5m2 counts to 8) only some of
-// the ranks give numbers other than the neutral one at an element, every rank at some.
+// the same bits whichever algorithm ran. For types with little room (f8e5m2 counts to 8) only some
+// of the ranks give numbers other than the neutral one at an element, every rank at some.
 Bytes PatternOf(const PatternKey& key, int rank);
 
 // What `mulsum` multiplies this rank's data with.
@@ -43,8 +43,8 @@ double PremulScalar(int rank);
 struct Reduced {
   Bytes bytes;
   // 0: the very bits. Else the largest error that rounding explains, as a share of the number plus
-  // an absolute part. Only the average of real numbers over ranks that are no power of two needs it:
-  // NCCL multiplies by 1/ranks, rounded.
+  // an absolute part. Only the average of real numbers over ranks that are no power of two needs
+  // it: NCCL multiplies by 1/ranks, rounded.
   double relative = 0;
   double absolute = 0;
 };

@@ -20,8 +20,8 @@ class Reference {
   void Use(const PatternKey& key);
   const PatternKey& key() const { return key_; }
 
-  // Elements that are wrong among the whole elements at `got`, which are those from byte `offset` of
-  // the receive region on. What is not part of a result counts as right.
+  // Elements that are wrong among the whole elements at `got`, which are those from byte `offset`
+  // of the receive region on. What is not part of a result counts as right.
   int64_t CountWrong(const std::vector<ResultPart>& parts, size_t offset, const unsigned char* got,
                      size_t bytes);
 

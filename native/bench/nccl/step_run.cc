@@ -14,8 +14,8 @@ double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// A captured graph, dropped at the end: NCCL keeps resources for it, and calls without a graph are a
-// little slower as long as there is one.
+// A captured graph, dropped at the end: NCCL keeps resources for it, and calls without a graph are
+// a little slower as long as there is one.
 class CapturedGraph {
  public:
   explicit CapturedGraph(Gpu& gpu) : gpu_(gpu) {}

@@ -23,7 +23,8 @@ struct StepOutcome {
 //    rest of the warm-up.
 // 2. All ranks meet in a call that none can leave before all have come, and wait for its end: they
 //    start within a few microseconds of each other.
-// 3. Host clock, a leading call (up to kMostLedBytes; it takes up that rest), event, the iterations,
+// 3. Host clock, a leading call (up to kMostLedBytes; it takes up that rest), event, the
+// iterations,
 //    event, and polling for the end. `event_us` is the time between the events over the iterations,
 //    `host_us` that of the host clock over all calls in between: nccl-tests' method, which counts
 //    the first launch and the polling as well.
@@ -37,8 +38,7 @@ std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
 inline constexpr size_t kMostLedBytes = size_t{8} << 20U;
 
 // One untimed call that is looked at.
-std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
-                                 Observation* seen);
+std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer, Observation* seen);
 
 }  // namespace nccltune::bench
 

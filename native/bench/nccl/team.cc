@@ -121,8 +121,8 @@ bool Team::Settle(std::chrono::milliseconds longest) {
 
 size_t Team::FirstBusy() const {
   const std::lock_guard<std::mutex> lock(shared_->mutex);
-  return static_cast<size_t>(
-      std::find(shared_->busy.begin(), shared_->busy.end(), true) - shared_->busy.begin());
+  return static_cast<size_t>(std::find(shared_->busy.begin(), shared_->busy.end(), true) -
+                             shared_->busy.begin());
 }
 
 }  // namespace nccltune::bench

@@ -23,8 +23,8 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // Runs task(0) to task(members - 1), each in its thread. True when all have returned; false at the
-  // deadline, or kHurry after Hurry, with some still running; then only Settle may follow.
+  // Runs task(0) to task(members - 1), each in its thread. True when all have returned; false at
+  // the deadline, or kHurry after Hurry, with some still running; then only Settle may follow.
   bool Run(Task task, Clock::time_point deadline);
 
   // From a task or any thread: the current Run is to end soon.

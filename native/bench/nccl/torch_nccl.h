@@ -6,9 +6,9 @@
 
 namespace nccltune::bench {
 
-// The libnccl.so.2 that belongs to the PyTorch of the `python3` found first on the PATH; empty where
-// there is no such Python, no PyTorch, or it uses the system's. Starts that Python for some ten
-// milliseconds (ten seconds at most) and imports nothing there.
+// The libnccl.so.2 that belongs to the PyTorch of the `python3` found first on the PATH; empty
+// where there is no such Python, no PyTorch, or it uses the system's. Starts that Python for some
+// ten milliseconds (ten seconds at most) and imports nothing there.
 std::string FindTorchNccl();
 
 }  // namespace nccltune::bench

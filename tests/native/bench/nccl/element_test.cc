@@ -12,8 +12,8 @@
 namespace nccltune::bench {
 namespace {
 
-constexpr Dtype kAll[] = {Dtype::kInt8,  Dtype::kUint8, Dtype::kInt32,  Dtype::kUint32,
-                          Dtype::kInt64, Dtype::kUint64, Dtype::kHalf,  Dtype::kFloat,
+constexpr Dtype kAll[] = {Dtype::kInt8,   Dtype::kUint8,    Dtype::kInt32,  Dtype::kUint32,
+                          Dtype::kInt64,  Dtype::kUint64,   Dtype::kHalf,   Dtype::kFloat,
                           Dtype::kDouble, Dtype::kBfloat16, Dtype::kF8e4m3, Dtype::kF8e5m2};
 
 uint32_t BitsOf(Dtype dtype, double number) {
@@ -34,16 +34,26 @@ struct Known {
 
 // From the formats' definitions (IEEE 754 binary16; bfloat16; OCP 8-bit floating point, 2023).
 constexpr Known kKnown[] = {
-    {Dtype::kHalf, 0x3c00, 1},          {Dtype::kHalf, 0xc000, -2},
-    {Dtype::kHalf, 0x7bff, 65504},      {Dtype::kHalf, 0x0400, 0x1p-14},
-    {Dtype::kHalf, 0x0001, 0x1p-24},    {Dtype::kHalf, 0x3555, 0.333251953125},
-    {Dtype::kBfloat16, 0x3f80, 1},      {Dtype::kBfloat16, 0x4049, 3.140625},
-    {Dtype::kBfloat16, 0x0080, 0x1p-126}, {Dtype::kBfloat16, 0x0001, 0x1p-133},
-    {Dtype::kF8e4m3, 0x38, 1},          {Dtype::kF8e4m3, 0x7e, 448},
-    {Dtype::kF8e4m3, 0x08, 0x1p-6},     {Dtype::kF8e4m3, 0x01, 0x1p-9},
-    {Dtype::kF8e4m3, 0xc0, -2},         {Dtype::kF8e5m2, 0x3c, 1},
-    {Dtype::kF8e5m2, 0x7b, 57344},      {Dtype::kF8e5m2, 0x04, 0x1p-14},
-    {Dtype::kF8e5m2, 0x01, 0x1p-16},    {Dtype::kF8e5m2, 0xc2, -3},
+    {Dtype::kHalf, 0x3c00, 1},
+    {Dtype::kHalf, 0xc000, -2},
+    {Dtype::kHalf, 0x7bff, 65504},
+    {Dtype::kHalf, 0x0400, 0x1p-14},
+    {Dtype::kHalf, 0x0001, 0x1p-24},
+    {Dtype::kHalf, 0x3555, 0.333251953125},
+    {Dtype::kBfloat16, 0x3f80, 1},
+    {Dtype::kBfloat16, 0x4049, 3.140625},
+    {Dtype::kBfloat16, 0x0080, 0x1p-126},
+    {Dtype::kBfloat16, 0x0001, 0x1p-133},
+    {Dtype::kF8e4m3, 0x38, 1},
+    {Dtype::kF8e4m3, 0x7e, 448},
+    {Dtype::kF8e4m3, 0x08, 0x1p-6},
+    {Dtype::kF8e4m3, 0x01, 0x1p-9},
+    {Dtype::kF8e4m3, 0xc0, -2},
+    {Dtype::kF8e5m2, 0x3c, 1},
+    {Dtype::kF8e5m2, 0x7b, 57344},
+    {Dtype::kF8e5m2, 0x04, 0x1p-14},
+    {Dtype::kF8e5m2, 0x01, 0x1p-16},
+    {Dtype::kF8e5m2, 0xc2, -3},
 };
 
 TEST(Element, KnowsTheFormats) {

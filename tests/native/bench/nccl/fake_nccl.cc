@@ -81,8 +81,8 @@ bool IsBad(size_t /*count*/, int type) { return type < 0 || type > 11; }
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 extern "C" {
 
-// ncclGetVersion is the host's stand-in, exported by this library too. It tells FAKE_NCCL_VERSION as
-// it was when the library was opened, or here.
+// ncclGetVersion is the host's stand-in, exported by this library too. It tells FAKE_NCCL_VERSION
+// as it was when the library was opened, or here.
 void fake_nccl_read_version();
 __attribute__((constructor)) void fake_nccl_read_version() {
   nccltune::host::StandInForNccl(nccltune::fake::VersionFromEnvironment());

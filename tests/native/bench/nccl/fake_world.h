@@ -36,8 +36,8 @@ struct Exchange {
   bench::Dtype dtype = bench::Dtype::kFloat;
   bench::Redop redop = bench::Redop::kSum;
   double scalar = 1;  // what this rank's data are multiplied with first
-  // Point to point: where in `send` each peer's data begin. Its parts name the source and the bytes;
-  // where they lie there is what the source tells.
+  // Point to point: where in `send` each peer's data begin. Its parts name the source and the
+  // bytes; where they lie there is what the source tells.
   bool point_to_point = false;
   std::vector<size_t> offset_to;
 };

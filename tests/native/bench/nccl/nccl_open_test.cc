@@ -43,8 +43,12 @@ TEST_F(NcclOpen, TellsWhatItOpened) {
 }
 
 TEST_F(NcclOpen, EachVersionOfNcclFromThe221On) {
-  for (const auto& [code, interface] : {std::pair{"22105", 2}, {"22304", 3}, {"22403", 4},
-                                        {"22803", 5}, {"23007", 6}, {"23203", 7}}) {
+  for (const auto& [code, interface] : {std::pair{"22105", 2},
+                                        {"22304", 3},
+                                        {"22403", 4},
+                                        {"22803", 5},
+                                        {"23007", 6},
+                                        {"23203", 7}}) {
     environment_.Set("FAKE_NCCL_VERSION", code);
     Open(2);
     EXPECT_EQ(info_.tuner_interface, interface) << code;
@@ -65,9 +69,7 @@ TEST_F(NcclOpen, EightBitRealsNeedTheGpu) {
   Close();
 }
 
-TEST_F(NcclOpen, OneRankIsNone) {
-  EXPECT_EQ(Refused(1).kind, OpenError::Kind::kBadInput);
-}
+TEST_F(NcclOpen, OneRankIsNone) { EXPECT_EQ(Refused(1).kind, OpenError::Kind::kBadInput); }
 
 TEST_F(NcclOpen, TooFewGpus) {
   const OpenError error = Refused(9);

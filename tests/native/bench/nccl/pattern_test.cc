@@ -88,8 +88,8 @@ TEST(Pattern, AnyOrderOfReductionGivesTheReference) {
 TEST(Pattern, OnlyAveragesOfRealsOverOddRanksAreInexact) {
   for (const int ranks : {2, 3, 4, 6, 8}) {
     for (const PatternKey& key : AllReductions(ranks)) {
-      const bool inexact = key.redop == Redop::kAvg && FormatOf(key.dtype).is_real &&
-                           (ranks == 3 || ranks == 6);
+      const bool inexact =
+          key.redop == Redop::kAvg && FormatOf(key.dtype).is_real && (ranks == 3 || ranks == 6);
       EXPECT_EQ(ReductionOf(key).relative > 0, inexact) << NameOf(key);
     }
   }

@@ -64,7 +64,9 @@ TEST_F(TorchNccl, FindsTheLibraryThatBelongsToTorchWithoutImportingIt) {
   std::ofstream(site / "nvidia" / "nccl" / "lib" / "libnccl.so.2") << "";
   EXPECT_EQ(FindTorchNccl(), (site / "nvidia" / "nccl" / "lib" / "libnccl.so.2").string());
   std::filesystem::remove_all(site / "torch");
-  if (std::system("python3 -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"torch\"))'") != 0) {
+  if (std::system(
+          "python3 -c 'import importlib.util as u, sys; sys.exit(not u.find_spec(\"torch\"))'") !=
+      0) {
     EXPECT_EQ(FindTorchNccl(), "") << "without PyTorch it is somebody else's";
   }
 }
