@@ -5,7 +5,7 @@ import itertools
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
@@ -62,12 +62,14 @@ class Bench:
         *,
         program: Sequence[str] | None = None,
         meanwhile: Callable[[], None] = lambda: None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """`program` stands in for the installed bench; `meanwhile` is called while it starts,
-        which takes seconds on GPUs."""
+        which takes seconds on GPUs; `settings` are variables to run it with beside its own."""
         self._launch = launch
         self._program = program
         self._meanwhile = meanwhile
+        self._settings = settings or {}
         self._process: LineProcess | None = None
         self._ids = itertools.count(1)
         self._trouble: Op | None = None
@@ -82,7 +84,7 @@ class Bench:
     def __enter__(self) -> Self:
         program = list(self._program or [str(bench_path())])
         first, *others = command_lines(program, self._launch, free_port())
-        environment = dict(os.environ, NCCLTUNE_TOKEN=secrets.token_hex(16))
+        environment = {**os.environ, **self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
         if self._launch.config is not None:
             # These rules are meant, whatever this shell says about others.
             environment |= {

@@ -67,12 +67,10 @@ class Board:
 
     def candidates_since_default(self) -> int | None:
         """How many candidates have run since the last default; None before the first."""
-        count = 0
-        for process in sorted(self._runs, reverse=True):
-            if self._runs[process].settings == DEFAULT:
-                return count
-            count += 1
-        return None
+        newest_first = [self._runs[process] for process in sorted(self._runs, reverse=True)]
+        return next(
+            (count for count, run in enumerate(newest_first) if run.settings == DEFAULT), None
+        )
 
     def of(self, settings: Settings) -> list[Run]:
         """Its processes in order."""

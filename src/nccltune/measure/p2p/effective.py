@@ -10,7 +10,8 @@ import msgspec
 # 2.19 to 2.32: "24 coll channels, 24 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p
 # channels per peer".
 _CHANNELS = re.compile(
-    r"(?P<coll>\d+) coll channels, .*?(?P<p2p>\d+) p2p channels, (?P<peer>\d+) p2p channels per peer"
+    r"(?P<coll>\d+) coll channels, .*?(?P<p2p>\d+) p2p channels,"
+    r" (?P<peer>\d+) p2p channels per peer"
 )
 # 2.19 to 2.32.
 _CHUNK = re.compile(r"P2P Chunksize set to (?P<bytes>\d+)")

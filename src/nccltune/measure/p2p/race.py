@@ -79,9 +79,7 @@ class Race:
 
     def _heat(self, settings: Sequence[Settings], starts: int, spacing: int = _SPACING) -> Plan:
         """Bring every one of them to so many starts, in a shuffled order, defaults between."""
-        missing = [
-            item for item in settings for _ in range(starts - len(self.board.of(item)))
-        ]
+        missing = [item for item in settings for _ in range(starts - len(self.board.of(item)))]
         self._random.shuffle(missing)
         for item in missing:
             if item in self.board.failed:

@@ -93,7 +93,7 @@ def problem(settings: Settings) -> str | None:
     for name, value in values.items():
         if name not in MEANING:
             return f"{name} is not a setting of send/recv"
-        # NCCL rounds channel counts up to a power of two (since 2.19, `ncclTopoComputeP2pChannels`).
+        # Channel counts are rounded up to a power of two (`ncclTopoComputeP2pChannels`).
         if value < 1 or value & (value - 1):
             return f"{name} must be a power of two"
     for name in (MIN_CHANNELS, MAX_P2P_CHANNELS, PER_NET_PEER):

@@ -123,9 +123,7 @@ def effects(board: Board, settings: Settings, ranks: int, since: int = 0) -> Eff
     runs = board.of(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
-        collective: [
-            _size(board, gains, call) for call in board.calls if call[0] is collective
-        ]
+        collective: [_size(board, gains, call) for call in board.calls if call[0] is collective]
         for collective in _collectives(board)
     }
     return Effects(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.measure.conversation import Measure
-from nccltune.measure.outlook import LEAST_ITERATIONS, MOST_ITERATIONS, TARGET_US, WARMUP
+from nccltune.measure.outlook import MOST_ITERATIONS, TARGET_US
 from nccltune.measure.record import conditions
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -16,6 +16,8 @@ ELSEWHERE = (Collective.ALLTOALL, Collective.ALLREDUCE)
 REPEATS = 3
 """Timings of every call in one process. Their median is one value: what differs from process to
 process is what an interval has to tell."""
+_LEAST_ITERATIONS = 3
+_WARMUP = 1
 _FIRST_WARMUP = 3
 """Untimed calls where a size comes first: connections are made, buffers mapped."""
 _ELEMENT_BYTES = 4
@@ -47,7 +49,7 @@ class Workload(NamedTuple):
             grouped: dict[int, list[int]] = {}
             for size in sizes:
                 call_us = known_us.get((collective, size), _GUESS_US + size / _GUESS_BYTES_PER_US)
-                wanted = min(max(round(TARGET_US / call_us), LEAST_ITERATIONS), MOST_ITERATIONS)
+                wanted = min(max(round(TARGET_US / call_us), _LEAST_ITERATIONS), MOST_ITERATIONS)
                 grouped.setdefault(wanted, []).append(size)
             for repeat in range(REPEATS):
                 for iterations, group in grouped.items():
@@ -61,7 +63,7 @@ class Workload(NamedTuple):
                         root=root or 0,
                         first_round=repeat,
                         default_repeats=1,
-                        warmup=WARMUP if repeat else _FIRST_WARMUP,
+                        warmup=_WARMUP if repeat else _FIRST_WARMUP,
                         iterations=iterations,
                         seed=seed,
                         check=repeat == 0,
