@@ -49,7 +49,8 @@ bool IsApplied(const Step& step, const Observation& seen) {
 
 }  // namespace
 
-Observer::Looking::Looking(Observer& observer) : observer_(observer) {
+Observer::Looking::Looking(Observer& observer, int rank) : observer_(observer) {
+  CallProbe::Take(rank);
   const std::lock_guard<std::mutex> lock(observer_.mutex_);
   if (observer_.looking_++ == 0) observer_.control_.Record(true);
 }

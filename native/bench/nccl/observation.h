@@ -22,14 +22,16 @@ struct Observation {
 };
 
 // Switches on what shows something, for as long as any of the process's GPUs looks. Between the end
-// of the call that is looked at and the timed ones all ranks meet, so that no timed call is.
+// of the call that is looked at and the timed ones all ranks meet, so that no timed call is. What a
+// rank has left over from before is dropped: the meeting itself, seen by a GPU that still looked,
+// stands there, and not every NCCL tells of every call (2.32.3 is silent on broadcasts).
 class Observer {
  public:
   explicit Observer(TunerControl& control) : control_(control) {}
 
   class Looking {
    public:
-    explicit Looking(Observer& observer);
+    Looking(Observer& observer, int rank);
     ~Looking();
     Looking(const Looking&) = delete;
     Looking& operator=(const Looking&) = delete;

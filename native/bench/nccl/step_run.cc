@@ -88,7 +88,7 @@ class Runner {
     if (auto error = gpu_.Wait()) return error;
     CapturedGraph graph(gpu_);
     {
-      const Observer::Looking looking(observer_);
+      const Observer::Looking looking(observer_, gpu_.rank());
       if (auto error = graph.Capture([this] { return Calls(step_.iterations); })) return error;
       outcome_->seen = observer_.Seen(step_.collective, gpu_.layout().bytes, gpu_.rank());
     }
@@ -135,7 +135,7 @@ class Runner {
 
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
                                  Observation* seen) {
-  const Observer::Looking looking(observer);
+  const Observer::Looking looking(observer, gpu.rank());
   if (auto error = gpu.Call(step, 0)) return error;
   if (auto error = gpu.Wait()) return error;
   *seen = observer.Seen(step.collective, gpu.layout().bytes, gpu.rank());
