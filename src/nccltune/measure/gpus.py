@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many GPUs this machine shows, by the driver's own count."""
+"""What the driver says of this machine: how many GPUs, and its own version."""
 
 import ctypes
+from pathlib import Path
 
 from nccltune.model.errors import PlatformError
 
 LIBRARY = "libcuda.so.1"
+DRIVER_VERSION = Path("/sys/module/nvidia/version")
 
 
 def visible_gpus(hint: str) -> int:
@@ -24,3 +26,11 @@ def visible_gpus(hint: str) -> int:
     if number.value == 0:
         raise PlatformError("no GPU: CUDA sees none", hint=hint)
     return number.value
+
+
+def driver_version() -> str | None:
+    """The version of the kernel driver (580.159.04), which is not CUDA's; None where unknown."""
+    try:
+        return DRIVER_VERSION.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

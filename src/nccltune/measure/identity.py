@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nccltune.measure.conversation import Hello
+from nccltune.measure.gpus import driver_version
 from nccltune.model.errors import StudyError
 from nccltune.model.platform import Platform
 from nccltune.model.study import Study
@@ -20,8 +21,15 @@ _SAME = {
     "settings": "NCCL settings",
 }
 """What makes two platforms one, with the words for it."""
-_OF_ONE_RUN = ("NCCL_DEBUG", "NCCL_HOSTID", "NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_PLUGIN")
-"""Beginnings of settings that change nothing of what is measured, or that the bench sets."""
+_OF_ONE_RUN = (
+    "NCCL_DEBUG",
+    "NCCL_HOSTID",
+    "NCCL_TUNER_CONFIG_FILE",
+    "NCCL_TUNER_PLUGIN",
+    "NCCL_VERSION",
+)
+"""Beginnings of settings that change nothing of what is measured, or that the bench sets;
+NCCL_VERSION is no setting: CUDA's container images set it to the version they ship."""
 
 
 def platform_of(
@@ -52,7 +60,7 @@ def platform_of(
         nodes=hello.nodes,
         emulated_nodes=bool(emulated_nodes),
         nccl_version=hello.nccl.version,
-        driver_version=hello.driver,
+        driver_version=driver_version(),
         settings={
             key: value
             for key, value in sorted(environment.items())

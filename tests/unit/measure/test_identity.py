@@ -16,6 +16,7 @@ ENVIRONMENT = {
     "NCCL_DEBUG": "INFO",
     "NCCL_HOSTID": "7",
     "NCCL_TUNER_CONFIG_FILE": "/x",
+    "NCCL_VERSION": "2.28.3-1",
     "PATH": "/bin",
 }
 
@@ -34,6 +35,17 @@ def test_a_platform_is_what_the_bench_says() -> None:
     assert found.nccl_version == "2.28.9"
     assert found.settings == {"NCCL_SOCKET_IFNAME": "lo"}
     assert found.replay is None
+
+
+@pytest.mark.parametrize(("text", "version"), [("580.159.04\n", "580.159.04"), ("", None)])
+def test_the_driver_is_the_kernels(
+    text: str, version: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "version"
+    monkeypatch.setattr("nccltune.measure.gpus.DRIVER_VERSION", path)
+    assert platform().driver_version is None
+    path.write_text(text)
+    assert platform().driver_version == version
 
 
 def test_a_replay_is_the_recorded_platform_and_says_replay() -> None:
