@@ -87,9 +87,7 @@ struct NcclOptions {
   std::string tuner_path;  // our plugin, absolute
 };
 
-// Null where the program was built without it. Opens nothing before Open. As the program shows
-// plugins an ncclGetVersion of its own (host/nccl_stand_in.h), the backend must call
-// host::StandInForNccl with the version of the library that it opens, before NCCL loads the plugin.
+// Opens nothing before Open.
 std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options);
 
 }  // namespace nccltune::bench

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/ending.h"
+#include "bench/error_words.h"
 #include "bench/messages.h"
 
 namespace nccltune::bench {
@@ -25,17 +26,6 @@ int StatusOf(OpenError::Kind kind) {
 
 Trouble TroubleOf(const StepError& error) {
   return {std::string(KindName(error.kind)), error.text, "", error.rank};
-}
-
-std::string InWords(const Step& step) {
-  return std::string(AllCollectiveNames()[static_cast<size_t>(step.collective)]) + " of " +
-         std::to_string(step.bytes) + " bytes with " + json::Write(ToJson(step.choice));
-}
-
-std::string Seconds(std::chrono::milliseconds time) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g s", std::chrono::duration<double>(time).count());
-  return text;
 }
 
 }  // namespace
@@ -74,7 +64,7 @@ bool Conductor::TakeInfos(bool all) {
   if (!all) {
     return fail(kFailed,
                 ensemble_.Silent() + " did not make the communicator within " +
-                    Seconds(settings_.start_limit),
+                    InSeconds(settings_.start_limit),
                 "NCCL_DEBUG=INFO shows what it waits for; --start-timeout gives it longer");
   }
   for (size_t process = 1; process < infos_.size(); ++process) {
@@ -250,7 +240,7 @@ std::optional<std::vector<Result>> Conductor::AskAll(MessageType question, Step 
     } else if (!bytes && !ensemble_.cut_short()) {
       result.error = StepError{ErrorKind::kTimeout,
                                InWords(step) + " is stuck: " + ensemble_.Silent() +
-                                   " gave no answer within " + Seconds(limit),
+                                   " gave no answer within " + InSeconds(limit),
                                -1, true};
     }
   }

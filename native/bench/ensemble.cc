@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bench/ending.h"
+#include "bench/error_words.h"
 #include "bench/messages.h"
-#include "bench/rendezvous.h"
 
 namespace nccltune::bench {
 namespace {
@@ -77,7 +77,7 @@ std::string Ensemble::Silent() const {
   for (size_t process = 0; process < answers_.size(); ++process) {
     if (!answers_[process]) silent.push_back(static_cast<int>(process));
   }
-  return (silent.size() == 1 ? "process " : "processes ") + InRanges(silent);
+  return Processes(silent);
 }
 
 host::LineBuffer::Result Ensemble::NextLine(std::string* line) {

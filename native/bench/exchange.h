@@ -23,12 +23,6 @@ class Exchange {
   // microseconds, the more the fewer cores are free.
   virtual bool AllGather(std::string_view mine, std::vector<std::string>* all) = 0;
 
-  // Returns when all processes have come.
-  bool Barrier() {
-    std::vector<std::string> all;
-    return AllGather({}, &all);
-  }
-
   // From process 0 to all.
   bool Broadcast(std::string* bytes, bool is_source) {
     std::vector<std::string> all;

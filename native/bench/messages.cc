@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/messages.h"
 
-#include "bench/archive.h"
+#include "bench/archive_errors.h"
 
 namespace nccltune::bench {
 
@@ -34,11 +34,6 @@ static void Describe(Archive& archive, Ran& ran) {
 }
 
 template <typename Archive>
-static void Describe(Archive& archive, StepError& error) {
-  archive(error.kind, error.text, error.rank, error.fatal);
-}
-
-template <typename Archive>
 static void Describe(Archive& archive, StepResult& result) {
   archive(result.timings, result.ran, result.applied, result.error);
 }
@@ -51,11 +46,6 @@ static void Describe(Archive& archive, TableResult& result) {
 template <typename Archive>
 static void Describe(Archive& archive, GpuInfo& gpu) {
   archive(gpu.rank, gpu.name, gpu.host_hash);
-}
-
-template <typename Archive>
-static void Describe(Archive& archive, OpenError& error) {
-  archive(error.kind, error.text, error.hint, error.rank);
 }
 
 template <typename Archive>

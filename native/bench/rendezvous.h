@@ -42,9 +42,6 @@ std::optional<MeetingFailure> Host(const Meeting& meeting, std::vector<Wire>* wi
 // For the others. *wire is the connection to process 0.
 std::optional<MeetingFailure> Join(const Meeting& meeting, std::optional<Wire>* wire);
 
-// "1, 3-5"
-std::string InRanges(const std::vector<int>& numbers);
-
 }  // namespace nccltune::bench
 
 #endif  // NCCLTUNE_BENCH_RENDEZVOUS_H_

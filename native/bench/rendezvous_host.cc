@@ -11,6 +11,7 @@
 #include <list>
 #include <utility>
 
+#include "bench/error_words.h"
 #include "bench/handshake.h"
 #include "bench/rendezvous.h"
 
@@ -254,13 +255,11 @@ class Reception {
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (!guests_[i]) absent.push_back(static_cast<int>(i) + 1);
     }
-    const double seconds = std::chrono::duration<double>(meeting_.limit).count();
-    char limit[32];
-    std::snprintf(limit, sizeof limit, "%g", seconds);
+    const std::string limit = InSeconds(meeting_.limit);
     return {MeetingFailure::Kind::kNobody,
-            std::string(absent.size() == 1 ? "process " : "processes ") + InRanges(absent) +
-                " of " + std::to_string(meeting_.world.processes) + " never came to " +
-                ToString(meeting_.endpoint) + " within " + limit + " s" + dismissed_.Words(),
+            Processes(absent) + " of " + std::to_string(meeting_.world.processes) +
+                " never came to " + ToString(meeting_.endpoint) + " within " + limit +
+                dismissed_.Words(),
             "are all started, with the same NCCLTUNE_TOKEN, and can they reach that address?"};
   }
 
@@ -284,18 +283,6 @@ class Reception {
 
 std::optional<MeetingFailure> Host(const Meeting& meeting, std::vector<Wire>* wires) {
   return Reception(meeting).Run(wires);
-}
-
-std::string InRanges(const std::vector<int>& numbers) {
-  std::string words;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t last = i;
-    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    words += (words.empty() ? "" : ", ") + std::to_string(numbers[i]);
-    if (last > i) words += (last == i + 1 ? ", " : "-") + std::to_string(numbers[last]);
-    i = last + 1;
-  }
-  return words;
 }
 
 }  // namespace nccltune::bench

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "bench/error_words.h"
 #include "bench/handshake.h"
 #include "bench/rendezvous.h"
 
@@ -47,12 +48,10 @@ class Visitor {
   }
 
   MeetingFailure NotThere() const {
-    const double seconds = std::chrono::duration<double>(meeting_.limit).count();
-    char limit[32];
-    std::snprintf(limit, sizeof limit, "%g", seconds);
+    const std::string limit = InSeconds(meeting_.limit);
     return {MeetingFailure::Kind::kNobody,
             "process " + std::to_string(meeting_.world.process) + " did not reach process 0 at " +
-                ToString(meeting_.endpoint) + " within " + limit + " s: " + last_problem_,
+                ToString(meeting_.endpoint) + " within " + limit + ": " + last_problem_,
             "is process 0 started, with the same NCCLTUNE_TOKEN, and is that its address?"};
   }
 

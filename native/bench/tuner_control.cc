@@ -28,9 +28,7 @@ std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::s
   }
   void* const handle = control->handle_;
   decltype(&nccltune_tuner_control_version) version = nullptr;
-  decltype(&nccltune_tuner_version) plugin_version = nullptr;
   if (!Find(handle, "nccltune_tuner_control_version", &version) ||
-      !Find(handle, "nccltune_tuner_version", &plugin_version) ||
       !Find(handle, "nccltune_tuner_force", &control->force_) ||
       !Find(handle, "nccltune_tuner_release", &control->release_) ||
       !Find(handle, "nccltune_tuner_record", &control->record_) ||
@@ -40,7 +38,6 @@ std::unique_ptr<TunerControl> TunerControl::Open(const std::string& path, std::s
     return nullptr;
   }
   control->version_ = version();
-  control->plugin_version_ = plugin_version();
   if (control->version_ < NCCLTUNE_TUNER_CONTROL_VERSION) {
     *error = "is an older nccltune's tuner plugin (control interface " +
              std::to_string(control->version_) + ", needed is " +

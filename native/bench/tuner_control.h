@@ -23,7 +23,6 @@ class TunerControl {
   TunerControl& operator=(const TunerControl&) = delete;
 
   int version() const { return version_; }
-  const char* plugin_version() const { return plugin_version_; }
 
   // From the next call of the collective on. False if the plugin refuses the numbers. Collectives
   // that no tuner is asked about can only run the default: true and nothing done.
@@ -42,7 +41,6 @@ class TunerControl {
 
   void* handle_ = nullptr;
   int version_ = 0;
-  const char* plugin_version_ = nullptr;
   decltype(&nccltune_tuner_force) force_ = nullptr;
   decltype(&nccltune_tuner_release) release_ = nullptr;
   decltype(&nccltune_tuner_record) record_ = nullptr;

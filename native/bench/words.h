@@ -4,6 +4,9 @@
 #ifndef NCCLTUNE_BENCH_WORDS_H_
 #define NCCLTUNE_BENCH_WORDS_H_
 
+#include <cstddef>
+#include <vector>
+
 #include "abi/tuner_types.h"
 #include "common/vocabulary.h"
 
@@ -59,6 +62,14 @@ enum class Redop : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMul
 Words AllCollectiveNames();
 Words DtypeNames();
 Words RedopNames();
+
+// Every value of an enum that is numbered like these words.
+template <typename Enum>
+std::vector<Enum> AllOf(Words words) {
+  std::vector<Enum> all;
+  for (size_t i = 0; i < words.size(); ++i) all.push_back(static_cast<Enum>(i));
+  return all;
+}
 
 // Bytes of one element.
 int SizeOf(Dtype dtype);

@@ -6,36 +6,21 @@
 #include <array>
 #include <fstream>
 #include <map>
-#include <set>
 
-#include "bench/archive.h"
+#include "bench/archive_errors.h"
 #include "common/content_hash.h"
 #include "common/text.h"
 
 namespace nccltune::bench {
 
-// Not in an unnamed namespace, where the archives would not find them.
-template <typename Archive>
-static void Describe(Archive& archive, OpenError& error) {
-  archive(error.kind, error.text, error.hint, error.rank);
-}
-
-template <typename Archive>
-static void Describe(Archive& archive, StepError& error) {
-  archive(error.kind, error.text, error.rank, error.fatal);
-}
-
+// Not in an unnamed namespace, where the archives would not find it.
 template <typename Archive>
 static void Describe(Archive& archive, Introduction& introduction) {
   archive(introduction.error, introduction.nccl_version, introduction.host_hash,
           introduction.gpu_ids, introduction.compute_capability);
 }
 
-namespace {
-
 StepError Ending() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
-
-}  // namespace
 
 bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introduction>* all) {
   Writer writer;
@@ -78,12 +63,6 @@ std::optional<OpenError> Obstacle(const std::vector<Introduction>& all) {
     }
   }
   return std::nullopt;
-}
-
-int HostsOf(const std::vector<Introduction>& all) {
-  std::set<std::string> hosts;
-  for (const Introduction& one : all) hosts.insert(one.host_hash);
-  return static_cast<int>(hosts.size());
 }
 
 std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError>& mine) {

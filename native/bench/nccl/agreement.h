@@ -29,10 +29,10 @@ bool Introduce(Exchange* exchange, const Introduction& mine, std::vector<Introdu
 // error, different versions of NCCL, a GPU that two ranks want.
 std::optional<OpenError> Obstacle(const std::vector<Introduction>& all);
 
-// Distinct hosts.
-int HostsOf(const std::vector<Introduction>& all);
+// What a step is told that the end of the run overtakes.
+StepError Ending();
 
-// All get the first process's error, if any has one. kDied if the run is ending.
+// All get the first process's error, if any has one. Ending() if the run is ending.
 std::optional<StepError> Agree(Exchange* exchange, const std::optional<StepError>& mine);
 
 // Of this host, and no way back to its name: the host name mixed with the boot's random number.

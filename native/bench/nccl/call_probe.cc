@@ -32,7 +32,6 @@ struct State {
   std::mutex mutex;
   int* mask = nullptr;
   int listeners = 0;
-  int nodes = 0;
   std::map<void*, Communicator> communicators;  // by the context that NCCL was given
   uintptr_t contexts = 0;
 };
@@ -62,12 +61,11 @@ ProbedCall Probed(const abi::ProfilerCollectiveV5& call) {
 }
 
 abi::Result Init(void** context, uint64_t /*communicator_id*/, int* mask,
-                 const char* /*communicator_name*/, int nodes, int /*ranks*/, int rank,
+                 const char* /*communicator_name*/, int /*nodes*/, int /*ranks*/, int rank,
                  abi::LogFunction /*log*/) {
   State& state = Shared();
   const std::lock_guard<std::mutex> lock(state.mutex);
   state.mask = mask;
-  state.nodes = nodes;
   *context = reinterpret_cast<void*>(++state.contexts);
   state.communicators[*context] = {rank, std::nullopt};
   SetMask(state);
@@ -111,12 +109,6 @@ void CallProbe::Announce() {
   const char* const set = std::getenv(kVariable);
   if (set != nullptr && strcasecmp(set, "none") == 0) return;
   setenv(kVariable, "STATIC_PLUGIN", 1);
-}
-
-int CallProbe::Nodes() {
-  State& state = Shared();
-  const std::lock_guard<std::mutex> lock(state.mutex);
-  return state.nodes;
 }
 
 CallProbe::Listening::Listening() {

@@ -24,10 +24,6 @@ class CallProbe {
   // left alone, and then nothing is probed.
   static void Announce();
 
-  // The nodes that NCCL counts, once a communicator was made; 0 where it did not load the probe (it
-  // takes NCCL 2.28 or later).
-  static int Nodes();
-
   // While one of these lives, calls of all threads are looked at.
   class Listening {
    public:

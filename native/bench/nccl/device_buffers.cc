@@ -33,16 +33,10 @@ std::string Amount(size_t bytes) {
 
 }  // namespace
 
-size_t DeviceBuffers::LeastBytes() {
-  if (least_bytes_ == 0) {
-    int cache = 0;
-    cuda_->cuDeviceGetAttribute(&cache, cuda::kL2CacheSize, device_);
-    least_bytes_ = RoundedUp(2 * static_cast<size_t>(std::max(cache, 1)), kGranule);
-  }
-  return least_bytes_;
-}
-
-std::optional<StepError> DeviceBuffers::ReserveMeetingPoint() {
+std::optional<StepError> DeviceBuffers::Open(cuda::Device device) {
+  int cache = 0;
+  cuda_->cuDeviceGetAttribute(&cache, cuda::kL2CacheSize, device);
+  least_bytes_ = RoundedUp(2 * static_cast<size_t>(std::max(cache, 1)), kGranule);
   if (auto error = cuda_.Check(cuda_->cuMemAlloc_v2(&meeting_point_, kMeetingPointBytes),
                                "allocate memory", rank_)) {
     return error;
@@ -71,8 +65,8 @@ std::optional<StepError> DeviceBuffers::Reserve(const Step& step, const CallLayo
   const size_t kept = std::min(kLeftFree, total / 16);
   const size_t available = free + held > kept ? free + held - kept : 0;
   // What is there never shrinks, so that alternating sizes do not allocate each time.
-  size_t new_send = std::max({send, send_.bytes, LeastBytes()});
-  size_t new_receive = std::max({receive, receive_.bytes, LeastBytes()});
+  size_t new_send = std::max({send, send_.bytes, least_bytes_});
+  size_t new_receive = std::max({receive, receive_.bytes, least_bytes_});
   if (new_send + new_receive > available) {
     new_send = send;
     new_receive = receive;

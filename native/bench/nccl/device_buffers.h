@@ -26,10 +26,13 @@ struct CallBuffers {
 // Used with the GPU's context current.
 class DeviceBuffers {
  public:
-  DeviceBuffers(const CudaDriver& cuda, const NcclLibrary& nccl, cuda::Device device, int rank)
-      : cuda_(cuda), nccl_(nccl), device_(device), rank_(rank) {}
+  DeviceBuffers(const CudaDriver& cuda, const NcclLibrary& nccl, int rank)
+      : cuda_(cuda), nccl_(nccl), rank_(rank) {}
   DeviceBuffers(const DeviceBuffers&) = delete;
   DeviceBuffers& operator=(const DeviceBuffers&) = delete;
+
+  // What every step needs. Before all others.
+  std::optional<StepError> Open(cuda::Device device);
 
   // Makes room for the step, and leaves everything as it is if there is some. kMemory, not fatal,
   // says what would fit; the buffers are empty then. Nothing may be running that uses them.
@@ -49,7 +52,6 @@ class DeviceBuffers {
   CallBuffers At(const Step& step, const CallLayout& layout, size_t place) const;
 
   // A float of its own for the call that brings the ranks together.
-  std::optional<StepError> ReserveMeetingPoint();
   cuda::DevicePointer meeting_point() const { return meeting_point_; }
 
   // Gives everything back. `comm` null: it has been aborted, and its registrations with it.
@@ -68,11 +70,9 @@ class DeviceBuffers {
   void Free(Buffer* buffer, nccl::Comm comm);
   std::optional<StepError> DoesNotFit(const Step& step, size_t needed, size_t available) const;
   std::optional<StepError> Fill(Buffer* buffer, const PatternKey& key, cuda::Stream stream) const;
-  size_t LeastBytes();
 
   const CudaDriver& cuda_;
   const NcclLibrary& nccl_;
-  const cuda::Device device_;
   const int rank_;
   Buffer send_;
   Buffer receive_;

@@ -89,12 +89,8 @@ NumberFormat Integer(bool is_signed, int bits) {
   return {.is_signed = is_signed, .digits = is_signed ? bits - 1 : bits};
 }
 
-NumberFormat Real(int digits, int least, int largest) {
-  return {.is_real = true,
-          .is_signed = true,
-          .digits = digits,
-          .least_exponent = least,
-          .largest_exponent = largest};
+NumberFormat Real(int digits, int least) {
+  return {.is_real = true, .is_signed = true, .digits = digits, .least_exponent = least};
 }
 
 }  // namespace
@@ -114,17 +110,17 @@ NumberFormat FormatOf(Dtype dtype) {
     case Dtype::kUint64:
       return Integer(false, 64);
     case Dtype::kHalf:
-      return Real(11, -14, 15);
+      return Real(11, -14);
     case Dtype::kFloat:
-      return Real(24, -126, 127);
+      return Real(24, -126);
     case Dtype::kDouble:
-      return Real(53, -1022, 1023);
+      return Real(53, -1022);
     case Dtype::kBfloat16:
-      return Real(8, -126, 127);
+      return Real(8, -126);
     case Dtype::kF8e4m3:
-      return Real(4, -6, 8);
+      return Real(4, -6);
     case Dtype::kF8e5m2:
-      return Real(3, -14, 15);
+      return Real(3, -14);
   }
   return {};
 }

@@ -12,9 +12,8 @@ namespace nccltune::bench {
 struct NumberFormat {
   bool is_real = false;
   bool is_signed = false;
-  int digits = 0;            // of the mantissa, the hidden one too; of an integer: its value bits
-  int least_exponent = 0;    // real: of the smallest normal number, 2^least_exponent
-  int largest_exponent = 0;  // real: of the largest power of two
+  int digits = 0;          // of the mantissa, the hidden one too; of an integer: its value bits
+  int least_exponent = 0;  // real: of the smallest normal number, 2^least_exponent
 };
 
 NumberFormat FormatOf(Dtype dtype);

@@ -23,7 +23,13 @@ class Gpu {
   // `ordinal` among the devices that the driver shows. `stop` ends every wait.
   Gpu(const CudaDriver& cuda, const NcclLibrary& nccl, int ordinal, int rank, int ranks,
       const std::atomic<bool>& stop)
-      : cuda_(cuda), nccl_(nccl), ordinal_(ordinal), rank_(rank), ranks_(ranks), stop_(stop) {}
+      : cuda_(cuda),
+        nccl_(nccl),
+        ordinal_(ordinal),
+        rank_(rank),
+        ranks_(ranks),
+        stop_(stop),
+        buffers_(cuda, nccl, rank) {}
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
@@ -111,7 +117,7 @@ class Gpu {
   cuda::Event done_ = nullptr;
   void* host_ = nullptr;  // pinned, kMostCheckedBytes
   std::atomic<nccl::Comm> comm_ = nullptr;
-  std::optional<DeviceBuffers> buffers_;
+  DeviceBuffers buffers_;
   Reference reference_;
   CallLayout layout_;  // of the prepared step
   struct Premul {

@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "bench/error_words.h"
 #include "bench/nccl/step_run.h"
-#include "host/names.h"
 
 namespace nccltune::bench {
 namespace {
@@ -19,40 +19,8 @@ constexpr double kCloseLimitS = 20;
 constexpr std::chrono::milliseconds kSettle{300};
 constexpr std::chrono::seconds kReleaseLimit{1};
 
-StepError Ending() { return {ErrorKind::kDied, "the run is ending", -1, true}; }
-
 Failure Unsupported(std::string text) {
   return StepError{ErrorKind::kUnsupported, std::move(text), -1, false};
-}
-
-std::string InWords(const Choice& choice) {
-  switch (choice.kind) {
-    case Choice::Kind::kDefault:
-      return "NCCL's default";
-    case Choice::Kind::kTuned:
-      return "the rules' choice";
-    case Choice::Kind::kForced:
-      break;
-  }
-  std::string words = host::CombinationName(choice.combination);
-  if (choice.channels > 0) words += " on " + std::to_string(choice.channels) + " channels";
-  if (choice.chunk_bytes > 0) {
-    words += " in chunks of " + std::to_string(choice.chunk_bytes) + " bytes";
-  }
-  return words;
-}
-
-std::string InWords(const Step& step) {
-  std::string words(AllCollectiveNames()[static_cast<size_t>(step.collective)]);
-  words += " of " + std::to_string(step.bytes) + " bytes";
-  if (IsTuned(step.collective)) words += " with " + InWords(step.choice);
-  return words;
-}
-
-std::string Seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g s", seconds);
-  return text;
 }
 
 // Of several failures the one that explains the others: a rank that was merely stopped says
@@ -78,9 +46,8 @@ std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options) {
 }
 
 NcclBackend::Limit::Limit(double limit_s)
-    : seconds(limit_s),
-      deadline(Team::Clock::now() + std::chrono::duration_cast<Team::Clock::duration>(
-                                        std::chrono::duration<double>(limit_s))) {}
+    : time(limit_s),
+      deadline(Team::Clock::now() + std::chrono::duration_cast<Team::Clock::duration>(time)) {}
 
 NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
 
@@ -124,7 +91,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   if (worst && worst->kind != ErrorKind::kDied) return worst;
   return StepError{ErrorKind::kTimeout,
                    what + " is stuck: rank " + std::to_string(stuck) + " was not done after " +
-                       Seconds(limit.seconds) + "; the communicator was aborted",
+                       InSeconds(limit.time) + "; the communicator was aborted",
                    stuck, true};
 }
 
@@ -150,12 +117,38 @@ Failure NcclBackend::Unsupported(const Step& step) const {
 }
 
 Failure NcclBackend::PrepareAll(const Step& step, const Limit& limit) {
+  CallLayout layout;
+  // The same in all processes.
   if (Failure failure = Unsupported(step)) return failure;
+  if (Failure failure = LayOut(step, 0, ranks_, &layout)) return failure;
+  const Needs needs = {PatternKey::For(step.collective, step.dtype, step.redop, ranks_),
+                       step.registered, step.in_place ? 0 : layout.send_bytes,
+                       step.in_place ? layout.region_bytes() : layout.receive_bytes};
   const auto task = [step](Gpu& gpu, size_t) { return gpu.Prepare(step); };
   const Failure mine = OnAll(task, limit, "preparing " + InWords(step));
   if (body_->stop && !mine) return Ending();
-  if (Failure agreed = Agree(exchange_, mine)) return agreed;
+  if (Failure failure = AgreeOn(needs, mine)) return failure;
   return Apply(step);
+}
+
+bool NcclBackend::Needs::Cover(const Needs& other) const {
+  return key == other.key && registered == other.registered && send_bytes >= other.send_bytes &&
+         receive_bytes >= other.receive_bytes;
+}
+
+// Asking the other processes costs more than a small step. Where all have what it takes from a step
+// before, none can lack it.
+Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
+  if (agreed_ && agreed_->Cover(needs)) {
+    if (!mine) return std::nullopt;
+    StepError error = *mine;
+    error.fatal = true;  // the others launch
+    return error;
+  }
+  agreed_.reset();
+  if (Failure failure = Agree(exchange_, mine)) return failure;
+  agreed_ = needs;
+  return std::nullopt;
 }
 
 Failure NcclBackend::Apply(const Step& step) {

@@ -41,8 +41,18 @@ class NcclBackend final : public Backend {
   // From its making on.
   struct Limit {
     explicit Limit(double limit_s);
-    double seconds;
+    std::chrono::duration<double> time;
     Team::Clock::time_point deadline;
+  };
+
+  // What a step asks of every process before it can be launched.
+  struct Needs {
+    PatternKey key;
+    bool registered = false;
+    size_t send_bytes = 0;
+    size_t receive_bytes = 0;
+
+    bool Cover(const Needs& other) const;
   };
 
   // What tasks use. Shared with them: a thread that is stuck in NCCL outlives this object.
@@ -67,6 +77,7 @@ class NcclBackend final : public Backend {
   Failure OnAll(const GpuTask& task, const Limit& limit, const std::string& what);
   Failure Unsupported(const Step& step) const;
   Failure PrepareAll(const Step& step, const Limit& limit);
+  Failure AgreeOn(const Needs& needs, const Failure& mine);
   Failure Apply(const Step& step);
   void AbortAll() noexcept;
 
@@ -77,6 +88,7 @@ class NcclBackend final : public Backend {
   int interface_version_ = 0;
   int nodes_ = 0;
   int compute_capability_ = 0;
+  std::optional<Needs> agreed_;  // of the last step that all processes could prepare
   std::optional<Team> team_;
   std::mutex abort_mutex_;
   bool closed_ = false;

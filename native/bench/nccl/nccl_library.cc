@@ -112,6 +112,11 @@ bool NcclLibrary::TakeFunctions(OpenError* error) {
 std::optional<StepError> NcclLibrary::Check(nccl::Result result, const char* what, int rank,
                                             nccl::Comm comm) const {
   if (result == abi::kSuccess) return std::nullopt;
+  return FailureOf(result, what, rank, comm);
+}
+
+StepError NcclLibrary::FailureOf(nccl::Result result, const char* what, int rank,
+                                 nccl::Comm comm) const {
   const bool fatal = result != abi::kInvalidArgument && result != abi::kInvalidUsage;
   std::string text = std::string("NCCL failed to ") + what + ": ";
   const char* words = functions_.ncclGetErrorString(result);

@@ -33,6 +33,7 @@ class NcclLibrary {
   // is fatal.
   std::optional<StepError> Check(nccl::Result result, const char* what, int rank,
                                  nccl::Comm comm) const;
+  StepError FailureOf(nccl::Result result, const char* what, int rank, nccl::Comm comm) const;
 
  private:
   NcclLibrary() = default;

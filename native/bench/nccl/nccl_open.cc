@@ -25,8 +25,6 @@ OpenError FromStep(const StepError& error, std::string hint) {
   return {OpenError::Kind::kFailed, error.text, std::move(hint), error.rank};
 }
 
-OpenError Ending() { return {OpenError::Kind::kFailed, "the run is ending", "", -1}; }
-
 bool IsLoaded(const std::string& path) {
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (handle != nullptr) dlclose(handle);
@@ -66,18 +64,10 @@ std::string HexOf(const cuda::Uuid& uuid) {
 std::vector<Dtype> DtypesOf(const NcclVersion& version, int compute_capability) {
   std::vector<Dtype> dtypes;
   const bool has_f8 = version >= NcclVersion{2, 24, 0} && compute_capability >= 90;
-  for (size_t i = 0; i < DtypeNames().size(); ++i) {
-    const auto dtype = static_cast<Dtype>(i);
+  for (const Dtype dtype : AllOf<Dtype>(DtypeNames())) {
     if (has_f8 || (dtype != Dtype::kF8e4m3 && dtype != Dtype::kF8e5m2)) dtypes.push_back(dtype);
   }
   return dtypes;
-}
-
-template <typename Enum>
-std::vector<Enum> AllOf(Words words) {
-  std::vector<Enum> all;
-  for (size_t i = 0; i < words.size(); ++i) all.push_back(static_cast<Enum>(i));
-  return all;
 }
 
 }  // namespace
@@ -88,7 +78,7 @@ std::optional<OpenError> NcclBackend::Open(const World& world, Exchange* exchang
   ranks_ = world.ranks();
   const Introduction mine = IntroductionOf(OpenLibraries(world));
   std::vector<Introduction> all;
-  if (!Introduce(exchange, mine, &all)) return Ending();
+  if (!Introduce(exchange, mine, &all)) return FromStep(Ending(), "");
   if (auto obstacle = Obstacle(all)) return obstacle;
   compute_capability_ = all.front().compute_capability;
   for (const Introduction& one : all) {
@@ -172,8 +162,8 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
   }
   if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
   std::string bytes(id.bytes, sizeof id.bytes);
-  if (!exchange_->Broadcast(&bytes, world.process == 0)) return Ending();
-  if (bytes.size() != sizeof id.bytes) return Ending();
+  if (!exchange_->Broadcast(&bytes, world.process == 0)) return FromStep(Ending(), "");
+  if (bytes.size() != sizeof id.bytes) return FromStep(Ending(), "");
   std::memcpy(id.bytes, bytes.data(), sizeof id.bytes);
   const auto task = [id](Gpu& gpu, size_t) -> Failure {
     if (auto error = gpu.Open()) return error;
@@ -212,7 +202,7 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
   if (auto error = Agree(exchange_, failure)) return FromStep(*error, hint);
   body_->observer.emplace(*body_->control);
   const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {
-    const Observer::Looking looking(*body->observer);
+    const Observer::Looking looking(*body->observer, gpu.rank());
     if (auto error = gpu.MeetBySum()) return error;
     return gpu.Wait();
   };

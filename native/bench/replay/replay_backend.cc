@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// Steps; replay_open.cc has how a backend comes to be.
 #include "bench/replay/replay_backend.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "bench/answer.h"
+#include "bench/error_words.h"
 #include "bench/random.h"
 #include "bench/request.h"
 #include "common/json.h"
-#include "common/text.h"
 
 namespace nccltune::bench {
 namespace {
@@ -33,13 +31,6 @@ uint64_t SeedOf(const Step& step, const Choice& running) {
   return Mixed(Mixed(seed, json::Write(ToJson(step.choice))), json::Write(ToJson(running)));
 }
 
-template <typename Enum>
-std::vector<Enum> All(Words words) {
-  std::vector<Enum> all;
-  for (size_t i = 0; i < words.size(); ++i) all.push_back(static_cast<Enum>(i));
-  return all;
-}
-
 }  // namespace
 
 Share ShareOf(const World& world, int ranks) {
@@ -47,131 +38,6 @@ Share ShareOf(const World& world, int ranks) {
     return static_cast<int>(int64_t{process} * ranks / world.processes);
   };
   return {begin(world.process), begin(world.process + 1)};
-}
-
-std::optional<OpenError> ReplayBackend::Open(const World& world, Exchange* exchange,
-                                             BackendInfo* info) {
-  world_ = world;
-  exchange_ = exchange;
-  std::optional<OpenError> error = OpenAlone(world, info);
-  // All take part, also who cannot go on: nobody shall wait for them.
-  std::vector<std::string> hashes;
-  if (!exchange->AllGather(error ? "" : Hex64(recording_->content_hash()), &hashes)) {
-    return OpenError{OpenError::Kind::kFailed, "interrupted", "", -1};
-  }
-  for (size_t process = 0; process < hashes.size() && !error; ++process) {
-    if (hashes[process].empty() || hashes[process] == hashes[0]) continue;
-    error = OpenError{
-        OpenError::Kind::kBadInput,
-        "process " + std::to_string(process) + " replays another recording than process 0",
-        "give all of them the same study", -1};
-  }
-  return error;
-}
-
-std::optional<OpenError> ReplayBackend::OpenAlone(const World& world, BackendInfo* info) {
-  const auto bad = [](std::string text, std::string hint) {
-    return OpenError{OpenError::Kind::kBadInput, std::move(text), std::move(hint), -1};
-  };
-  std::string error;
-  std::string hint;
-  recording_ = Recording::Open(options_.study, options_.scale, &error, &hint);
-  if (recording_ == nullptr) return bad(error, hint);
-  if (auto problem = CheckWorld(world)) return problem;
-  host::HostOptions host_options;
-  host_options.tuner = options_.tuner_path;
-  const std::optional<NcclVersion> version =
-      options_.nccl_version ? options_.nccl_version : recording_->nccl_version();
-  if (!version) {
-    return bad(options_.study + " does not say which NCCL it was recorded with",
-               "name one with --nccl-version");
-  }
-  host_options.nccl = *version;
-  const Scale scale = recording_->scale();
-  platform_.nodes = scale.nodes;
-  platform_.ranks = scale.ranks;
-  platform_.min_ranks_per_node = scale.ranks / scale.nodes;
-  platform_.max_ranks_per_node = (scale.ranks + scale.nodes - 1) / scale.nodes;
-  platform_.nvls = recording_->nvls();
-  platform_.collnet = false;
-  host_options.platform = platform_;
-  control_ = TunerControl::Open(options_.tuner_path, &error);
-  host::InitReport report;
-  host::Failure failure;
-  if (control_ != nullptr) {
-    host_ = host::TunerHost::Start(host_options, &report, &failure);
-    error = failure.text;
-  }
-  if (host_ == nullptr) {
-    return OpenError{OpenError::Kind::kCannotRun, options_.tuner_path + ": " + error,
-                     "--tuner names nccltune's plugin, libnccl-tuner-nccltune.so", -1};
-  }
-  info->nccl_version = ToString(*version);
-  Describe(world, report, info);
-  return std::nullopt;
-}
-
-std::optional<OpenError> ReplayBackend::CheckWorld(const World& world) const {
-  const Scale scale = recording_->scale();
-  const auto bad = [](std::string text, std::string hint) {
-    return OpenError{OpenError::Kind::kBadInput, std::move(text), std::move(hint), -1};
-  };
-  const std::string recorded = options_.study + " was recorded on " + std::to_string(scale.nodes) +
-                               (scale.nodes == 1 ? " node, " : " nodes, ") +
-                               std::to_string(scale.ranks) + " ranks";
-  if (scale.ranks < 2) {
-    return bad(recorded + ": with one rank there is nothing to choose", "replay another study");
-  }
-  if (scale.nodes > scale.ranks) {
-    return bad(recorded + ", which cannot be", "platform.json or the samples are wrong");
-  }
-  if (world.processes > scale.ranks ||
-      (world.gpus_per_process > 1 && world.ranks() != scale.ranks)) {
-    return bad(recorded + "; " + std::to_string(world.processes) + " processes with " +
-                   std::to_string(world.gpus_per_process) + " GPUs each do not play them",
-               "start at most one process a recorded rank, without --gpus-per-process");
-  }
-  if (world.emulated_nodes > 0 && world.emulated_nodes != scale.nodes) {
-    return bad(recorded + ", not on " + std::to_string(world.emulated_nodes) + " nodes",
-               "leave --emulate-nodes out");
-  }
-  return std::nullopt;
-}
-
-void ReplayBackend::Describe(const World& world, const host::InitReport& report,
-                             BackendInfo* info) const {
-  info->backend = "replay";
-  info->replay = recording_->name();
-  info->nccl_from = "recording";
-  info->tuner_path = options_.tuner_path;
-  info->tuner_control = control_->version();
-  info->tuner_interface = report.interface;
-  info->nodes = recording_->scale().nodes;
-  info->ranks = recording_->scale().ranks;
-  const Share share = ShareOf(world, info->ranks);
-  for (int rank = share.first; rank < share.end; ++rank) {
-    info->gpus.push_back({rank, recording_->gpu(), ""});
-  }
-  std::set<Collective> collectives;
-  std::set<Dtype> dtypes;
-  std::set<Redop> redops;
-  bool any_dtype = false;
-  bool any_redop = false;
-  for (const auto& [kind, series] : recording_->series()) {
-    collectives.insert(kind.collective);
-    any_dtype = any_dtype || !kind.dtype;
-    any_redop = any_redop || (Reduces(kind.collective) && !kind.redop);
-    if (kind.dtype) dtypes.insert(*kind.dtype);
-    if (kind.redop) redops.insert(*kind.redop);
-    info->registered = info->registered || kind.registered;
-    info->graph = info->graph || kind.graph;
-    info->chunk = info->chunk || (kind.choice.chunk_bytes > 0 && report.has_chunk_size);
-  }
-  info->collectives.assign(collectives.begin(), collectives.end());
-  info->dtypes.assign(dtypes.begin(), dtypes.end());
-  info->redops.assign(redops.begin(), redops.end());
-  if (any_dtype) info->dtypes = All<Dtype>(DtypeNames());
-  if (any_redop) info->redops = All<Redop>(RedopNames());
 }
 
 StepResult ReplayBackend::Run(const Step& step) {
@@ -189,7 +55,7 @@ StepResult ReplayBackend::Run(const Step& step) {
   if (!timing) {
     result.error =
         StepError{ErrorKind::kUnsupported, "the recording does not hold this call with " +
-                                               json::Write(ToJson(running.choice)) + " around " +
+                                               InWords(running.choice) + " around " +
                                                std::to_string(step.bytes) + " bytes"};
     return result;
   }
@@ -253,7 +119,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
 
 std::optional<StepError> ReplayBackend::Disagreement(const Step& step, const Choice& choice) {
   std::vector<std::string> all;
-  if (!exchange_->AllGather(json::Write(ToJson(choice)), &all)) {
+  if (!exchange_->AllGather(InWords(choice), &all)) {
     return StepError{ErrorKind::kDied, "interrupted", -1, true};
   }
   for (size_t process = 1; process < all.size(); ++process) {

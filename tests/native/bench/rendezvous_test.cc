@@ -362,12 +362,5 @@ TEST(Rendezvous, AnAddressOfAnotherHostIsNamed) {
   EXPECT_NE(failure->hint.find("does not have this address"), std::string::npos) << failure->hint;
 }
 
-TEST(Ranges, AreShort) {
-  EXPECT_EQ(InRanges({}), "");
-  EXPECT_EQ(InRanges({3}), "3");
-  EXPECT_EQ(InRanges({1, 2}), "1, 2");
-  EXPECT_EQ(InRanges({1, 2, 3, 7, 9, 10, 11, 12}), "1-3, 7, 9-12");
-}
-
 }  // namespace
 }  // namespace nccltune::bench

@@ -98,6 +98,26 @@ TEST_F(NcclBackendTest, SizesGrowAndShrink) {
   Close();
 }
 
+TEST_F(NcclBackendTest, ProcessesAgreeOnWhatIsNewAlone) {
+  Open(2);
+  const auto gathers = [this](const Step& step) {
+    const int before = exchange_.gathers;
+    Good(step);
+    return exchange_.gathers - before;
+  };
+  EXPECT_EQ(gathers(StepOf(Collective::kAllReduce, 4096)), 1);
+  EXPECT_EQ(gathers(StepOf(Collective::kAllReduce, 4096)), 0);
+  EXPECT_EQ(gathers(Forcing(StepOf(Collective::kReduceScatter, 1024), kRingSimple)), 0);
+  EXPECT_EQ(gathers(StepOf(Collective::kAllReduce, 8192)), 1) << "larger";
+  EXPECT_EQ(gathers(StepOf(Collective::kAllGather, 8192)), 1) << "other data";
+  Step step = StepOf(Collective::kAllGather, 8192);
+  step.registered = true;
+  EXPECT_EQ(gathers(step), 1) << "other memory";
+  step.dtype = Dtype::kHalf;
+  EXPECT_EQ(gathers(step), 1) << "another type";
+  Close();
+}
+
 TEST_F(NcclBackendTest, ForcedChoicesRunAndAreTold) {
   Open(2);
   const Step step = StepOf(Collective::kAllReduce, 1 << 20);

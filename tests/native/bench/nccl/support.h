@@ -30,10 +30,12 @@ class LoneExchange : public Exchange {
  public:
   bool AllGather(std::string_view mine, std::vector<std::string>* all) override {
     if (ending) return false;
+    ++gathers;
     all->assign(1, std::string(mine));
     return true;
   }
   bool ending = false;
+  int gathers = 0;
 };
 
 // The real backend as one process with several fake GPUs.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/error_words.h"
+
+#include <cstdio>
+
+namespace nccltune::bench {
+
+std::string InWords(const Choice& choice) {
+  switch (choice.kind) {
+    case Choice::Kind::kDefault:
+      return "NCCL's default";
+    case Choice::Kind::kTuned:
+      return "the rules' choice";
+    case Choice::Kind::kForced:
+      break;
+  }
+  std::string words = host::CombinationName(choice.combination);
+  if (choice.channels > 0) words += " on " + std::to_string(choice.channels) + " channels";
+  if (choice.chunk_bytes > 0) {
+    words += " in chunks of " + std::to_string(choice.chunk_bytes) + " bytes";
+  }
+  return words;
+}
+
+std::string InWords(const Step& step) {
+  std::string words(AllCollectiveNames()[static_cast<size_t>(step.collective)]);
+  words += " of " + std::to_string(step.bytes) + " bytes";
+  if (IsTuned(step.collective)) words += " with " + InWords(step.choice);
+  return words;
+}
+
+std::string Processes(const std::vector<int>& numbers) {
+  std::string words = numbers.size() == 1 ? "process" : "processes";
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    words += (i == 0 ? " " : ", ") + std::to_string(numbers[i]);
+    if (last > i) words += (last == i + 1 ? ", " : "-") + std::to_string(numbers[last]);
+    i = last + 1;
+  }
+  return words;
+}
+
+std::string InSeconds(std::chrono::duration<double> time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", time.count());
+  return text;
+}
+
+}  // namespace nccltune::bench

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives that a GPU takes part in.
+#include "bench/nccl/element.h"
+#include "bench/nccl/gpu.h"
+
+namespace nccltune::bench {
+
+std::optional<StepError> Gpu::MakePremul(Dtype dtype) {
+  if (premul_ && premul_->dtype == dtype) return std::nullopt;
+  if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
+  premul_.reset();
+  unsigned char scalar[8] = {};
+  Encode(dtype, PremulScalar(rank_), scalar);
+  nccl::RedOp op = 0;
+  if (auto error = NcclCheck(nccl_->ncclRedOpCreatePreMulSum(&op, scalar, static_cast<int>(dtype),
+                                                             nccl::kScalarHostImmediate, comm()),
+                             "make a reduction")) {
+    return error;
+  }
+  premul_ = {dtype, op};
+  return std::nullopt;
+}
+
+nccl::RedOp Gpu::RedOpOf(const Step& step) const {
+  return step.redop == Redop::kMulsum && premul_ ? premul_->op : static_cast<int>(step.redop);
+}
+
+// A step begins where the ones before it are unlikely to have been lately. The same on all ranks,
+// because registered buffers want the same offsets.
+size_t Gpu::FirstPlace(const Step& step) const {
+  constexpr uint64_t kStride = 4099;
+  return static_cast<size_t>(step.sequence * kStride);
+}
+
+std::optional<StepError> Gpu::Call(const Step& step, size_t index) {
+  const size_t place = (FirstPlace(step) + index) % buffers_.places(step, layout_);
+  return CallAt(step, buffers_.At(step, layout_, place));
+}
+
+std::optional<StepError> Gpu::CallForCheck(const Step& step) {
+  return CallAt(step, buffers_.At(step, layout_, 0));
+}
+
+std::optional<StepError> Gpu::CallAt(const Step& step, const CallBuffers& buffers) {
+  const auto* const send = reinterpret_cast<const void*>(buffers.send);
+  auto* const receive = reinterpret_cast<void*>(buffers.receive);
+  const auto type = static_cast<nccl::DataType>(step.dtype);
+  const size_t count = layout_.count;
+  switch (step.collective) {
+    case Collective::kBroadcast:
+      return NcclCheck(nccl_->ncclBroadcast(send, receive, count, type, step.root, comm(), stream_),
+                       "broadcast");
+    case Collective::kReduce:
+      return NcclCheck(
+          nccl_->ncclReduce(send, receive, count, type, RedOpOf(step), step.root, comm(), stream_),
+          "reduce");
+    case Collective::kAllGather:
+      return NcclCheck(nccl_->ncclAllGather(send, receive, count, type, comm(), stream_),
+                       "all-gather");
+    case Collective::kReduceScatter:
+      return NcclCheck(
+          nccl_->ncclReduceScatter(send, receive, count, type, RedOpOf(step), comm(), stream_),
+          "reduce-scatter");
+    case Collective::kAllReduce:
+      return NcclCheck(
+          nccl_->ncclAllReduce(send, receive, count, type, RedOpOf(step), comm(), stream_),
+          "all-reduce");
+    case Collective::kSendRecv:
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return GroupedCall(step, buffers);
+  }
+  return std::nullopt;
+}
+
+std::optional<StepError> Gpu::GroupedCall(const Step& step, const CallBuffers& buffers) {
+  if (auto error = NcclCheck(nccl_->ncclGroupStart(), "begin a group")) return error;
+  const nccl::Result result = SendAndReceive(step, buffers);
+  // Even after an error: NCCL keeps count of what was begun.
+  const nccl::Result ended = nccl_->ncclGroupEnd();
+  return NcclCheck(result != abi::kSuccess ? result : ended, "send and receive");
+}
+
+nccl::Result Gpu::SendAndReceive(const Step& step, const CallBuffers& buffers) {
+  const auto type = static_cast<nccl::DataType>(step.dtype);
+  const size_t count = layout_.count;
+  const size_t part = count * static_cast<size_t>(SizeOf(step.dtype));
+  const auto send_part = [&](int peer, size_t index) {
+    return nccl_->ncclSend(reinterpret_cast<const void*>(buffers.send + index * part), count, type,
+                           peer, comm(), stream_);
+  };
+  const auto receive_part = [&](int peer, size_t index) {
+    return nccl_->ncclRecv(reinterpret_cast<void*>(buffers.receive + index * part), count, type,
+                           peer, comm(), stream_);
+  };
+  nccl::Result result = abi::kSuccess;
+  const auto keep = [&result](nccl::Result next) {
+    if (result == abi::kSuccess) result = next;
+  };
+  const auto for_all = [&](const auto& transfer) {
+    for (int peer = 0; peer < ranks_; ++peer) keep(transfer(peer, static_cast<size_t>(peer)));
+  };
+  switch (step.collective) {
+    case Collective::kSendRecv:
+      keep(send_part((rank_ + 1) % ranks_, 0));
+      keep(receive_part((rank_ + ranks_ - 1) % ranks_, 0));
+      break;
+    case Collective::kAllToAll:
+      for_all(send_part);
+      for_all(receive_part);
+      break;
+    case Collective::kGather:
+      keep(send_part(step.root, 0));
+      if (rank_ == step.root) for_all(receive_part);
+      break;
+    case Collective::kScatter:
+      if (rank_ == step.root) for_all(send_part);
+      keep(receive_part(step.root, 0));
+      break;
+    default:
+      break;
+  }
+  return result;
+}
+
+bool Gpu::MeetsByItself(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kAllGather ||
+         collective == Collective::kReduceScatter || collective == Collective::kAllToAll;
+}
+
+std::optional<StepError> Gpu::Meet(const Step& step, size_t index) {
+  return MeetsByItself(step.collective) ? Call(step, index) : MeetBySum();
+}
+
+std::optional<StepError> Gpu::MeetBySum() {
+  auto* const number = reinterpret_cast<void*>(buffers_.meeting_point());
+  return NcclCheck(nccl_->ncclAllReduce(number, number, 1, static_cast<int>(Dtype::kFloat),
+                                        static_cast<int>(Redop::kMax), comm(), stream_),
+                   "bring the ranks together");
+}
+
+}  // namespace nccltune::bench
