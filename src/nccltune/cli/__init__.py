@@ -22,6 +22,7 @@ VERBS = {
     "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",
     "analyze": "S-curves, bad crossovers, plateaus, dips: what the measurements show",
     "tune": "turn a study into a few rules that beat the default beyond noise",
+    "verify": "prove the rules: default and tuned in turn, at and between the sizes measured",
     "lint": "check a tuner configuration: gaps, overlaps, rules that never apply",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",

@@ -49,7 +49,6 @@ def command(
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
     from nccltune.model.scale import count
-    from nccltune.native import tuner_path
 
     path = config / "tuner.conf" if config.is_dir() else config
     if not path.is_file():
@@ -57,10 +56,7 @@ def command(
             "no such configuration", where=str(path), hint=f"make it: nccltune tune {config}"
         )
     read = read_rules(path)
-    settings = {
-        "NCCL_TUNER_PLUGIN": str(plugin or tuner_path()),
-        "NCCL_TUNER_CONFIG_FILE": str(config_path or path.resolve()),
-    }
+    settings = deployment(path, plugin=plugin, config_path=config_path)
     if as_json:
         print_json({"settings": settings, "rules": len(read.rules)})
     else:
@@ -74,6 +70,19 @@ def command(
         )
     for warning in conflicts(os.environ.copy()):
         note.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def deployment(
+    config: Path, *, plugin: Path | None = None, config_path: Path | None = None
+) -> dict[str, str]:
+    """The settings that make stock NCCL load the rules in `config`; `plugin` and `config_path` are
+    where the two will be, if not where they are here. Raises PlatformError without a plugin."""
+    from nccltune.native import tuner_path
+
+    return {
+        "NCCL_TUNER_PLUGIN": str(plugin or tuner_path()),
+        "NCCL_TUNER_CONFIG_FILE": str(config_path or config.resolve()),
+    }
 
 
 def conflicts(environment: dict[str, str]) -> list[str]:

@@ -115,6 +115,20 @@ class NcclLog:
         names = {func for func, _ in (*self._by_total, *self._by_task) if func is not None}
         return {known[name] for name in names if name in known}
 
+    def points(self, ranks: int | None) -> dict[tuple[Collective, int], Ran | None]:
+        """What ran by collective and bytes (over all ranks), where the log names the collective;
+        None where it names several choices. `ranks` is what per-rank counts are multiplied by."""
+        known = {item.value: item for item in Collective}
+        found: dict[tuple[Collective, int], Ran | None] = {}
+        for points, per_rank in ((self._by_task, True), (self._by_total, False)):
+            for (func, size), ran in points.items():
+                if func not in known:
+                    continue
+                collective = known[func]
+                times = (ranks or 1) if per_rank and collective in PER_RANK else 1
+                found[collective, size * times] = ran
+        return found
+
     def ran(self, collective: Collective, size: int, ranks: int | None) -> Ran | None:
         """What ran for a call of `size` bytes (over all ranks), or None where the log is silent or
         names several choices for it."""

@@ -178,6 +178,67 @@ class FindingRow(msgspec.Struct, frozen=True):
     conditions: list[str]
 
 
+class ProofSizeRow(msgspec.Struct, frozen=True):
+    """One size of the proof. `choice` None: no rule, so tuned runs what the default runs. `between`
+    says that the rules were made without it. `words` is the verdict."""
+
+    bytes: int
+    choice: str | None
+    between: bool
+    verdict: str
+    words: str
+    rounds: int
+    default_us: float | None
+    tuned_us: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    ran: str | None
+
+
+class ProofRuleRow(msgspec.Struct, frozen=True):
+    """A rule after the proof: `verdict` is `holds`, `open`, `unverified`, `removed` or `narrowed`;
+    `reason` says why it is not `holds`. `expected` is the gain that the search promised."""
+
+    group: str
+    min_bytes: int
+    max_bytes: int
+    choice: str
+    verdict: str
+    reason: str | None
+    expected: float | None
+    gain: float | None
+    gain_low: float | None
+    gain_high: float | None
+    least: float | None
+    most: float | None
+    sizes: int
+    between: int
+    rounds: int
+
+
+class ProofGroupRow(msgspec.Struct, frozen=True):
+    """The sizes of one collective at one scale; `floor` is how much slower one may be."""
+
+    label: str
+    noise: float
+    floor: float
+    sizes: list[ProofSizeRow]
+
+
+class ProofReport(msgspec.Struct, frozen=True):
+    """Default against tuned, interleaved in one run. `sentence` is the outcome, `how` says how it
+    was measured, `remark` what to know before believing it."""
+
+    sentence: str
+    how: str
+    remark: str | None
+    replay: str | None
+    holds: bool
+    rules: list[ProofRuleRow]
+    groups: list[ProofGroupRow]
+
+
 class Commands(msgspec.Struct, frozen=True):
     """Commands to copy; `deploy` is None where there is nothing to deploy."""
 
@@ -206,4 +267,5 @@ class Report(msgspec.Struct, frozen=True):
     commands: Commands
     created: str
     tool_version: str
+    proof: ProofReport | None = None
     schema_version: int = SCHEMA_VERSION

@@ -2,12 +2,22 @@
 """The report for a terminal: the page's order, condensed."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nccltune.model.finding import FindingKind
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
-from nccltune.report.data import GroupRow, Report, RuleRow, SizeRow
+from nccltune.report.data import (
+    GroupRow,
+    ProofGroupRow,
+    ProofReport,
+    ProofRuleRow,
+    ProofSizeRow,
+    Report,
+    RuleRow,
+    SizeRow,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +26,7 @@ if TYPE_CHECKING:
 MAX_WIDTH = 120
 """Longer lines are hard to read, however wide the terminal is."""
 INDENT = 11
+_SIZE_HEADS = f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice"
 _ASCII = str.maketrans(
     {"·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "...", "’": "'", "“": '"', "”": '"'}
 )
@@ -40,6 +51,11 @@ def render(report: Report, console: "Console") -> None:
     page.blank()
     _facts(page, report)
     _sizes(page, report)
+    if report.proof is not None:
+        page.heading("proof: default against tuned, interleaved in one run")
+        page.wrapped(report.proof.sentence, label="verify", indent=INDENT)
+        page.wrapped(report.proof.how, label="measured", indent=INDENT)
+        _proof(page, report.proof)
     _findings(page, report)
     _rules(page, report)
     _left_alone(page, report)
@@ -49,6 +65,11 @@ def render(report: Report, console: "Console") -> None:
 def size_table(report: Report, console: "Console") -> None:
     """Print only the table of default and tuned times at the sizes that tell most."""
     _sizes(_Page(console), report)
+
+
+def proof_tables(proof: ProofReport, console: "Console") -> None:
+    """Print only the tables of a proof: sizes that tell most, then the rules."""
+    _proof(_Page(console), proof)
 
 
 class _Page:
@@ -112,11 +133,10 @@ def _facts(page: _Page, report: Report) -> None:
 
 
 def _sizes(page: _Page, report: Report) -> None:
-    heads = f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice"
     for group in report.groups:
         if group.rules:
             page.heading(group.label)
-            page.line((heads, "dim"))
+            page.line((_SIZE_HEADS, "dim"))
             for row in telling_sizes(group):
                 _size(page, row)
 
@@ -147,6 +167,87 @@ def telling_sizes(group: GroupRow) -> list[SizeRow]:
         best = max(inside, key=lambda index: group.sizes[index].gain or 1.0)
         kept |= {inside[0] - 1, inside[0], best, inside[-1], inside[-1] + 1}
     return [row for index, row in enumerate(group.sizes) if index in kept]
+
+
+def _proof(page: _Page, proof: ProofReport) -> None:
+    if proof.replay:
+        page.wrapped(f"of {proof.replay}", label="replay", indent=INDENT, style="yellow")
+    if proof.remark:
+        page.wrapped(proof.remark, label="note", indent=INDENT, style="yellow")
+    for group in proof.groups:
+        rows = telling_proof(group)
+        if rows:
+            page.heading(group.label)
+            page.line((_SIZE_HEADS, "dim"))
+        for label, row in zip(_size_labels(rows), rows, strict=True):
+            _proof_size(page, label, row)
+    if proof.rules:
+        page.blank()
+    for rule in proof.rules:
+        _proof_rule(page, rule)
+
+
+def telling_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
+    """The sizes of a proof worth a line: of each run of one choice the first, the last and the one
+    that gains most, the sizes left alone on either side, and whatever is not as it should be."""
+    rows = group.sizes
+    if not any(row.choice for row in rows):
+        return [row for row in rows if row.verdict == "not alike"]
+    kept = {
+        index for index, row in enumerate(rows) if row.verdict in ("slower", "not alike", "open")
+    }
+    runs: list[list[int]] = []
+    for index, row in enumerate(rows):
+        if index and rows[index - 1].choice == row.choice:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    for run in runs:
+        if rows[run[0]].choice:
+            best = max(run, key=lambda index: rows[index].gain or 0.0)
+            kept |= {run[0] - 1, run[0], best, run[-1], run[-1] + 1}
+    return [row for index, row in enumerate(rows) if index in kept]
+
+
+def _size_labels(rows: Sequence[ProofSizeRow]) -> list[str]:
+    """Sizes for people; in bytes where two of them, on both sides of an edge, look alike."""
+    short = [format_bytes(row.bytes) for row in rows]
+    return [
+        f"{row.bytes} B" if short.count(label) > 1 else label
+        for row, label in zip(rows, short, strict=True)
+    ]
+
+
+def _proof_size(page: _Page, size: str, row: ProofSizeRow) -> None:
+    if row.default_us is None or row.tuned_us is None:
+        page.line(f"{size:>10}   ", (row.words, "dim"))
+        return
+    alone = row.verdict == "left alone"
+    gain, interval = ("1.00x", "left alone") if alone else (_gain(row), _interval(row))
+    colour = {"slower": "red", "not alike": "red", "faster": "green"}.get(row.verdict, "dim")
+    note = "" if row.verdict in ("faster", "left alone", "alike") else f"  {row.words}"
+    page.line(
+        f"{size:>10}{words.time_text(row.default_us):>12}{words.time_text(row.tuned_us):>12}",
+        (f"{gain:>8}", colour),
+        (f"   {interval:<12}", "dim" if alone else ""),
+        row.choice or "",
+        (note, colour),
+    )
+
+
+def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
+    colour = {"holds": "green", "removed": "red"}.get(row.verdict, "yellow")
+    sizes = words.range_text(row.min_bytes, row.max_bytes, "-")
+    gain = "" if row.gain is None else f"{row.gain:.2f}x ({_interval(row)})"
+    expected = "" if row.expected is None or row.gain is None else f", expected {row.expected:.2f}x"
+    page.wrapped(
+        f"{row.group} {sizes} {row.choice} {gain}{expected}",
+        label=row.verdict,
+        indent=INDENT + 1,
+        style=colour if row.verdict != "holds" else "",
+    )
+    if row.reason:
+        page.wrapped(row.reason, indent=INDENT + 1, label="", style="dim")
 
 
 def _findings(page: _Page, report: Report) -> None:
@@ -216,11 +317,11 @@ def _next(page: _Page, report: Report) -> None:
             page.line((f"  {label:<11}", "dim"), command)
 
 
-def _gain(row: SizeRow | RuleRow) -> str:
+def _gain(row: SizeRow | RuleRow | ProofSizeRow) -> str:
     return "unknown" if row.gain is None else f"{row.gain:.2f}x"
 
 
-def _interval(row: SizeRow | RuleRow) -> str:
+def _interval(row: SizeRow | RuleRow | ProofSizeRow | ProofRuleRow) -> str:
     if row.gain_low is None or row.gain_high is None:
         return ""
     return f"{row.gain_low:.2f}-{row.gain_high:.2f}"

@@ -97,7 +97,7 @@ def _tune(
                 registered=registered,
             )
             rules.append(evidence(table, rule, covered))
-    gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
+    expected_gain, recovered = gain_of(decisions)
     return TunedGroup(
         collective=table.collective,
         scale=table.scale,
@@ -108,9 +108,15 @@ def _tune(
         rules=rules,
         left_alone=left_alone,
         decisions=decisions,
-        expected_gain=_geometric_mean(gains),
-        recovered=_recovered(decisions),
+        expected_gain=expected_gain,
+        recovered=recovered,
     )
+
+
+def gain_of(decisions: Sequence[Decision]) -> tuple[float | None, float | None]:
+    """`expected_gain` and `recovered` of a group with these decisions (see `TunedGroup`)."""
+    gains = [item.gain for item in decisions if item.choice is not None and item.gain is not None]
+    return _geometric_mean(gains), _recovered(decisions)
 
 
 def _normalised(weights: Weights, sizes: Sequence[int]) -> Weights:
