@@ -103,7 +103,7 @@ def gain_left(views: Views) -> float:
     return math.fsum(share[size] * view.stake for size, view in views.items())
 
 
-def shares(views: Views) -> dict[int, float]:
+def shares(views: Collection[int]) -> dict[int, float]:
     """The share of the size axis (log bytes) that stands for each size; together 1."""
     logs = [math.log(size) for size in views]
     if len(logs) < 2:
