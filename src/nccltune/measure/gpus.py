@@ -2,19 +2,24 @@
 """What the driver says of this machine: how many GPUs, and its own version."""
 
 import ctypes
+import os
 from pathlib import Path
 
 from nccltune.model.errors import PlatformError
 
 LIBRARY = "libcuda.so.1"
+NVML = "libnvidia-ml.so.1"
 DRIVER_VERSION = Path("/sys/module/nvidia/version")
 
 
 def visible_gpus(hint: str) -> int:
     """The number of GPUs that CUDA sees (CUDA_VISIBLE_DEVICES counts).
 
-    Raises PlatformError, with `hint` as the way out, where there is none or no driver.
+    NVML counts where that is the same, because CUDA takes half a second to start. Raises
+    PlatformError, with `hint` as the way out, where there is none or no driver.
     """
+    if "CUDA_VISIBLE_DEVICES" not in os.environ and (count := _whole_gpus()):
+        return count
     try:
         cuda = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -26,6 +31,32 @@ def visible_gpus(hint: str) -> int:
     if number.value == 0:
         raise PlatformError("no GPU: CUDA sees none", hint=hint)
     return number.value
+
+
+def _whole_gpus() -> int | None:
+    """What NVML counts; None where it cannot say, or where a GPU is cut into instances (MIG), of
+    which CUDA sees other numbers."""
+    try:
+        nvml = ctypes.CDLL(NVML)
+    except OSError:
+        return None
+    if nvml.nvmlInit_v2() != 0:
+        return None
+    try:
+        count = ctypes.c_uint(0)
+        if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+            return None
+        for index in range(count.value):
+            device, now, later = ctypes.c_void_p(), ctypes.c_uint(0), ctypes.c_uint(0)
+            if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
+                return None
+            # Fails on GPUs that cannot be cut.
+            asked = nvml.nvmlDeviceGetMigMode(device, ctypes.byref(now), ctypes.byref(later))
+            if asked == 0 and now.value != 0:
+                return None
+        return count.value
+    finally:
+        nvml.nvmlShutdown()
 
 
 def driver_version() -> str | None:
