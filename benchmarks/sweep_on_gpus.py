@@ -4,10 +4,10 @@
 python benchmarks/sweep_on_gpus.py --nccl-tests DIR -o results.json [--emulate-nodes N]
 
 truth     the full grid in one communicator, before everything else (kept with --keep DIR)
-ours      `nccltune sweep`, from the start of the command to its end
-theirs    nccl-tests: a process (or an mpirun) for each choice that NCCL can run, forced by
-          NCCL_ALGO and NCCL_PROTO, and one without, over the same sizes; one mean a size,
-          results unchecked
+ours      `nccltune sweep` of all collectives, from the start of the command to its end
+theirs    nccl-tests as they run by default: a process (or an mpirun) for each collective and choice
+          that NCCL can run, forced by NCCL_ALGO and NCCL_PROTO, and one without, over the same
+          sizes; one mean a size. Both check results.
 
 A table says which choice runs at each size. It is worth what its choices took in the full grid:
 the best choice at a size is picked by the even rounds, and everything is timed by the odd ones, so
@@ -105,19 +105,29 @@ def fastest(timings: Timings) -> Table:
     return found
 
 
-def worth(table: Table, best: Table, truth: Timings) -> dict[str, Any]:
-    """Gain over the default and regret against `best`, geometric means over sizes."""
-    gains, regrets = {}, {}
-    for size in truth.sizes:
-        base = {item: _us(truth, size, item) for item in (DEFAULT, table[size], best[size])}
-        gains[size] = math.log(base[DEFAULT] / base[table[size]])
-        regrets[size] = math.log(base[table[size]] / base[best[size]])
-    return {
-        "gain": math.exp(statistics.fmean(gains.values())),
-        "regret": math.expm1(statistics.fmean(regrets.values())),
-        "worst_regret": math.expm1(max(regrets.values())),
-        "table": {size: choice_label(table[size]) for size in truth.sizes},
-    }
+class Truth:
+    """The full grid of one collective as a judge of tables."""
+
+    def __init__(self, full: Timings) -> None:
+        self.full = full
+        self.best = fastest(part(full, 0))
+        self._timed = part(full, 1)
+
+    def worth(self, table: Table) -> dict[str, Any]:
+        """Gain over the default and regret against the best, geometric means over sizes."""
+        gains, regrets = {}, {}
+        for size in self._timed.sizes:
+            default, ours, best = (
+                _us(self._timed, size, item) for item in (DEFAULT, table[size], self.best[size])
+            )
+            gains[size] = math.log(default / ours)
+            regrets[size] = math.log(ours / best)
+        return {
+            "gain": math.exp(statistics.fmean(gains.values())),
+            "regret": math.expm1(statistics.fmean(regrets.values())),
+            "worst_regret": math.expm1(max(regrets.values())),
+            "table": {size: choice_label(choice) for size, choice in sorted(table.items())},
+        }
 
 
 def _us(truth: Timings, size: int, choice: AnyChoice) -> float:
@@ -137,7 +147,7 @@ class Theirs:
     def command(self, collective: Collective, size_range: tuple[str, str]) -> list[str]:
         program = str(Path(self.options.nccl_tests) / PERF[collective.value])
         low, high = size_range
-        flags = ["-b", low, "-e", high, "-f", "2", "-c", "0"]
+        flags = ["-b", low, "-e", high, "-f", "2"]
         if self.options.emulate_nodes <= 1:
             return [program, *flags, "-t", str(self.ranks), "-g", "1"]
         node = f"$((OMPI_COMM_WORLD_RANK * {self.options.emulate_nodes} / {self.ranks}))"
@@ -189,7 +199,7 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     collectives = [Collective(name) for name in options.collectives.split(",")]
-    report: dict[str, Any] = {"command": " ".join(sys.argv), "collectives": {}}
+    report: dict[str, Any] = {"command": " ".join(sys.argv)}
     with tempfile.TemporaryDirectory() as folder:
         full = Path(folder, "full")
         said, seconds = sweep(
@@ -201,55 +211,54 @@ def main() -> int:
         print(f"full grid: {said['points']} timings, {seconds:.1f} s", flush=True)
         if options.keep:
             shutil.copytree(full, options.keep)
-        for collective in collectives:
-            report["collectives"][collective.value] = _compare(
-                options, collective, timings_of(full)[collective], Path(folder)
-            )
+        full_timings = timings_of(full)
+        truths = {c: Truth(full_timings[c]) for c in collectives}
+        report["best"] = {c.value: t.worth(t.best) for c, t in truths.items()}
+        report["rules of the full grid"] = {
+            c.value: t.worth(decided(t.full, t.full.sizes)) for c, t in truths.items()
+        }
+        report["ours"], report["theirs"] = [], []
+        ranks = next(iter(truths.values())).full.condition.scale.ranks
+        for turn in range(options.turns):
+            report["ours"].append(_ours(options, truths, Path(folder, str(turn)), turn + 1))
+            _tell("ours", report["ours"][-1])
+            if options.nccl_tests and turn < options.their_turns:
+                report["theirs"].append(_theirs(Theirs(options, ranks), truths))
+                _tell("theirs", report["theirs"][-1])
             options.output.write_text(json.dumps(report, indent=1))
+    for name in ("best", "rules of the full grid"):
+        print(name, {c: f"{row['gain']:.3f}x" for c, row in report[name].items()})
     return 0
 
 
-def _compare(
-    options: argparse.Namespace, collective: Collective, full: Timings, folder: Path
+def _ours(
+    options: argparse.Namespace, truths: Mapping[Collective, "Truth"], study: Path, seed: int
 ) -> dict[str, Any]:
-    truth, best = part(full, 1), fastest(part(full, 0))
-    rows: dict[str, Any] = {
-        "best": worth(best, best, truth),
-        "rules of the full grid": worth(decided(full, full.sizes), best, truth),
-        "ours": [],
-        "theirs": [],
+    said, seconds = sweep(options, study, "--collectives", options.collectives, "--seed", str(seed))
+    swept = timings_of(study)
+    worths = {
+        c.value: truth.worth(decided(swept[c], truth.full.sizes)) for c, truth in truths.items()
     }
-    for turn in range(options.turns):
-        study = folder / f"{collective.value}-{turn}"
-        said, seconds = sweep(
-            options, study, "--collectives", collective.value, "--seed", str(turn + 1)
-        )
-        swept = timings_of(study)[collective]
-        row = {"seconds": seconds, "sweep": said}
-        row |= worth(decided(swept, full.sizes), best, truth)
-        rows["ours"].append(row)
-        _tell(f"{collective.value} ours", row)
-        if options.nccl_tests and turn < options.their_turns:
-            table, seconds, starts = Theirs(options, full.condition.scale.ranks).table(
-                collective, full
-            )
-            row = {"seconds": seconds, "processes": starts, **worth(table, best, truth)}
-            rows["theirs"].append(row)
-            _tell(f"{collective.value} theirs", row)
-    print(
-        f"{collective.value}: best {rows['best']['gain']:.3f}x, rules of the full grid "
-        f"{rows['rules of the full grid']['gain']:.3f}x",
-        flush=True,
-    )
-    return rows
+    return {"seconds": seconds, "sweep": said, "tables": worths}
+
+
+def _theirs(tests: Theirs, truths: Mapping[Collective, "Truth"]) -> dict[str, Any]:
+    total, starts, worths = 0.0, 0, {}
+    for collective, truth in truths.items():
+        table, seconds, processes = tests.table(collective, truth.full)
+        total += seconds
+        starts += processes
+        worths[collective.value] = truth.worth(table)
+    return {"seconds": total, "processes": starts, "tables": worths}
 
 
 def _tell(label: str, row: Mapping[str, Any]) -> None:
-    print(
-        f"{label}: {row['seconds']:.2f} s, gain {row['gain']:.3f}x, regret "
-        f"{100 * row['regret']:.2f} % (worst size {100 * row['worst_regret']:.1f} %)",
-        flush=True,
+    tables = ", ".join(
+        f"{name} {table['gain']:.3f}x regret {100 * table['regret']:.2f} % "
+        f"(worst {100 * table['worst_regret']:.1f} %)"
+        for name, table in row["tables"].items()
     )
+    print(f"{label}: {row['seconds']:.2f} s; {tables}", flush=True)
 
 
 if __name__ == "__main__":
