@@ -541,8 +541,8 @@ def main() -> int:
         report["seconds"] = time.monotonic() - start
         reports[name] = report
         count = report.get("steps", report.get("points", ""))
-        print(f"{'FAILED' if failures else 'ok    '} {name:<14} {report['seconds']:6.1f} s  {count}",
-              flush=True)  # fmt: skip
+        verdict = "FAILED" if failures else "ok    "
+        print(f"{verdict} {name:<14} {report['seconds']:6.1f} s  {count}", flush=True)
         for failure in failures[:20]:
             print(f"  {failure[:600]}")
         failed += bool(failures)
