@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccltune.cli.context import Percent
 from nccltune.cli.output import stderr
 
 if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
+    from nccltune.measure.sweep import Wanted
+    from nccltune.model.collective import Collective
     from nccltune.model.platform import Platform
 
 LAUNCH = ("emulate_nodes", "gpus", "processes", "nccl", "replay")
@@ -52,6 +55,55 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def what_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a sweep looks at."""
+    for option in reversed(
+        (
+            click.option(
+                "--collectives",
+                default="allreduce,allgather,reducescatter",
+                show_default=True,
+                help="Which collectives, separated by commas; `all` for the five that NCCL tunes.",
+            ),
+            click.option("--sizes", default="1K-64M", show_default=True, help="Range of sizes."),
+            click.option(
+                "--gain-threshold",
+                type=Percent(),
+                default="1%",
+                show_default=True,
+                help="Stop when the gain still to be found is below this.",
+            ),
+            click.option("--seed", type=click.IntRange(0), default=1, hidden=True),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def wanted_from(arguments: dict[str, Any]) -> "Wanted":
+    """What to sweep by a verb's options, which are taken out of `arguments`.
+
+    Raises InputError for collectives, sizes or a threshold that cannot be.
+    """
+    from nccltune.measure.sweep import Wanted
+    from nccltune.model.errors import InputError
+    from nccltune.model.sizes import parse_range
+
+    sizes, threshold = arguments.pop("sizes"), arguments.pop("gain_threshold")
+    low, high = parse_range(sizes)
+    if low < 4:
+        raise InputError(f"{sizes!r}: sizes begin at 4 bytes, one element", where="--sizes")
+    if threshold <= 0:
+        raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
+    return Wanted(
+        collectives=_collectives(arguments.pop("collectives")),
+        low=low,
+        high=high,
+        threshold=threshold,
+        seed=arguments.pop("seed"),
+    )
+
+
 def launch_from(arguments: dict[str, Any]) -> "Launch":
     """What to launch by a verb's options, which are taken out of `arguments`.
 
@@ -75,6 +127,26 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
         emulate_nodes=emulate_nodes,
         one_process=processes == "one",
     )
+
+
+def _collectives(text: str) -> "list[Collective]":
+    from nccltune.model.collective import TUNED
+    from nccltune.model.errors import InputError
+    from nccltune.model.names import nearest
+
+    if text.strip() == "all":
+        return list(reversed(TUNED))
+    valid = {item.value: item for item in TUNED}
+    found = []
+    for name in (part.strip() for part in text.split(",")):
+        if name not in valid:
+            raise InputError(
+                f"{name!r} is not a collective that NCCL tunes",
+                where="--collectives",
+                hint=nearest(name, [*valid, "all"]),
+            )
+        found.append(valid[name])
+    return list(dict.fromkeys(found))
 
 
 def recording(text: str) -> Path:

@@ -3,9 +3,10 @@
 
 import contextlib
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,8 +17,9 @@ from nccltune.cli.bench_options import (
     platform_of_bench,
     show_start,
     terminated_like_interrupted,
+    wanted_from,
+    what_options,
 )
-from nccltune.cli.context import Percent
 from nccltune.cli.output import json_option, print_json, stderr, stdout
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from nccltune.measure.record import Record, Summary
     from nccltune.measure.sweep import Outcome, Survey, Wanted
     from nccltune.model.choice import AnyChoice
-    from nccltune.model.collective import Collective
     from nccltune.model.platform import Platform
 
 EPILOG = """\b
@@ -50,23 +51,10 @@ _EXHAUSTIVE_ROUNDS = 8
     type=click.Path(path_type=Path),
     help="The study to measure into; an interrupted sweep of it goes on.",
 )
-@click.option(
-    "--collectives",
-    default="allreduce,allgather,reducescatter",
-    show_default=True,
-    help="Which collectives, separated by commas; `all` for the five that NCCL tunes.",
-)
-@click.option("--sizes", default="1K-64M", show_default=True, help="Range of sizes.")
+@what_options
 @launch_options
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
-)
-@click.option(
-    "--gain-threshold",
-    type=Percent(),
-    default="1%",
-    show_default=True,
-    help="Stop when the gain still to be found is below this.",
 )
 @click.option("--exhaustive", is_flag=True, help="Measure the full grid instead: the yardstick.")
 @click.option(
@@ -74,7 +62,6 @@ _EXHAUSTIVE_ROUNDS = 8
     type=click.IntRange(1),
     help=f"Rounds of the full grid  [default: {_EXHAUSTIVE_ROUNDS}]",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, hidden=True)
 @click.option("--dry-run", is_flag=True, help="Say what would be measured first, and how long.")
 @json_option()
 @click.pass_context
@@ -82,13 +69,9 @@ def command(
     context: click.Context,
     /,
     path: Path,
-    collectives: str,
-    sizes: str,
     budget: float | None,
-    gain_threshold: float,
     exhaustive: bool,
     rounds: int | None,
-    seed: int,
     dry_run: bool,
     as_json: bool,
     **options: Any,
@@ -99,34 +82,43 @@ def command(
     every other in the same rounds. Every timing is kept in STUDY. Ctrl-C loses nothing: the same
     command goes on where it stopped.
     """
-    from nccltune.measure.sweep import Wanted
     from nccltune.model.errors import InputError
-    from nccltune.model.sizes import parse_range
 
-    low, high = parse_range(sizes)
-    if low < 4:
-        raise InputError(f"{sizes!r}: sizes begin at 4 bytes, one element", where="--sizes")
-    if gain_threshold <= 0:
-        raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
-    wanted = Wanted(
-        collectives=_collectives(collectives),
-        low=low,
-        high=high,
-        threshold=gain_threshold,
-        rounds=(rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None,
-        budget_s=budget,
-        seed=seed,
+    wanted = wanted_from(options)._replace(
+        rounds=(rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None, budget_s=budget
     )
     launch = launch_from(options)
+    told = partial(_show_plan, as_json=as_json) if dry_run else None
     with terminated_like_interrupted():
-        return _sweep(path, launch, wanted, command_line(context), dry_run, as_json)
+        swept = run_sweep(path, launch, wanted, command_line(context), instead=told)
+    if isinstance(swept, int):
+        return swept
+    _show_result(swept, path, as_json)
+    return 0
 
 
-def _sweep(
-    path: Path, launch: "Launch", wanted: "Wanted", again: str, dry_run: bool, as_json: bool
-) -> int:
+class Swept(NamedTuple):
+    """A sweep that came to its end, or to that of its budget."""
+
+    platform: "Platform"
+    plan: "Plan"
+    outcome: "Outcome"
+    summary: "Summary"
+
+
+def run_sweep(
+    path: Path,
+    launch: "Launch",
+    wanted: "Wanted",
+    again: str,
+    *,
+    instead: "Callable[[Platform, Sequence[Survey], Plan], None] | None" = None,
+) -> Swept | int:
+    """Sweep into the study at `path` and talk about it; what was found, or the exit code of an
+    interruption. `again` is the command that resumes. With `instead` the plan is given to it and
+    nothing is measured or written: 0."""
     from nccltune.cli.progress import watching
     from nccltune.measure.bench import Bench
     from nccltune.measure.identity import check_same
@@ -147,8 +139,8 @@ def _sweep(
         plan = make_plan(
             surveys, wanted, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
         )
-        if dry_run:
-            _show_plan(platform, surveys, plan, as_json)
+        if instead is not None:
+            instead(platform, surveys, plan)
             return 0
         study = Study.create(path)
         stack.enter_context(alone(study))
@@ -168,8 +160,7 @@ def _sweep(
             return 128 + (stop.args[0] if stop.args else signal.SIGINT)
     summary = _summary(outcome.reason, outcome, plan, hello.replay, again)
     record.write_summary(summary)
-    _show_result(platform, plan, outcome, summary, path, as_json)
-    return 0
+    return Swept(platform, plan, outcome, summary)
 
 
 def _import_ahead() -> None:
@@ -190,26 +181,6 @@ def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
         for group in search([timings])
         for decision in group.decisions
     }
-
-
-def _collectives(text: str) -> "list[Collective]":
-    from nccltune.model.collective import TUNED
-    from nccltune.model.errors import InputError
-    from nccltune.model.names import nearest
-
-    if text.strip() == "all":
-        return list(reversed(TUNED))
-    valid = {item.value: item for item in TUNED}
-    found = []
-    for name in (part.strip() for part in text.split(",")):
-        if name not in valid:
-            raise InputError(
-                f"{name!r} is not a collective that NCCL tunes",
-                where="--collectives",
-                hint=nearest(name, [*valid, "all"]),
-            )
-        found.append(valid[name])
-    return list(dict.fromkeys(found))
 
 
 def _summary(
@@ -293,22 +264,11 @@ def _show_plan(
     )
 
 
-def _show_result(
-    platform: "Platform",
-    plan: "Plan",
-    outcome: "Outcome",
-    summary: "Summary",
-    path: Path,
-    as_json: bool,
-) -> None:
-    from rich.markup import escape
-
+def show_totals(swept: Swept) -> None:
+    """How much was measured, and why it ended."""
     from nccltune.model.scale import count
 
-    if as_json:
-        print_json(_as_data(platform, plan, outcome, summary))
-        return
-    out = stdout()
+    platform, plan, outcome, _ = swept
     name = "replay" if platform.replay else "sweep"
     ended = {
         "done": "nothing more is worth measuring",
@@ -316,13 +276,23 @@ def _show_result(
     }[outcome.reason]
     recorded = " recorded" if platform.replay else ""
     before = f" and {outcome.known} from before" if outcome.known else ""
-    out.print(
+    stdout().print(
         f"{name:<11}{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} "
         f"seconds · gain still to be found under {100 * plan.gain_left:.2g} % · {ended}"
     )
-    for line in _would_be_rules(plan):
+
+
+def _show_result(swept: Swept, path: Path, as_json: bool) -> None:
+    from rich.markup import escape
+
+    if as_json:
+        print_json(as_data(swept))
+        return
+    out = stdout()
+    show_totals(swept)
+    for line in _would_be_rules(swept.plan):
         out.print(line)
-    for text in _left_out(outcome.failures):
+    for text in _left_out(swept.outcome.failures):
         out.print(f"[yellow]left out[/yellow]   {escape(text)}")
     out.print(f"study      {escape(str(path))}")
     stderr().print(f"[dim]next: nccltune tune {path}[/dim]", soft_wrap=True)
@@ -369,13 +339,13 @@ def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
     ]
 
 
-def _as_data(
-    platform: "Platform", plan: "Plan", outcome: "Outcome", summary: "Summary"
-) -> dict[str, Any]:
+def as_data(swept: Swept) -> dict[str, Any]:
+    """A sweep as `--json` tells it."""
     import math
 
     from nccltune.model.choice import choice_label
 
+    platform, plan, outcome, summary = swept
     return {
         "platform": platform,
         "sweep": summary,
