@@ -248,6 +248,9 @@ def _end_torn_line(path: Path, handle: int) -> None:
     the one point an interruption may cost)."""
     size = os.fstat(handle).st_size
     with path.open("rb") as file:
+        file.seek(max(0, size - 1))
+        if file.read(1) in (b"", b"\n"):
+            return
         start = size
         tail = b""
         while start > 0 and b"\n" not in tail:

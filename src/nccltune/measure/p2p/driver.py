@@ -148,27 +148,22 @@ class Driver:
         race, board, hello = self._race, self._race.board, self._hello
         worth, why = judge(race, reason, math.log1p(self._wanted.threshold))
         champion = race.champion
-        since = race.proof_from or 0
-        if champion is not None and len(board.gains(champion)) <= since:
-            since = 0
-        made = default_effective(board)
+        gains = race.proof() or (board.gains(champion) if champion is not None else [])
         parts = []
         if champion is not None:
-            alone = [
-                move.settings
+            parts = [
+                effects(board, move.settings, alone, hello.ranks)
                 for move in race.moves
                 if move.settings != champion
                 and set(move.settings.values) <= set(champion.values)
-                and board.gains(move.settings)
+                and (alone := board.gains(move.settings))
             ]
-            parts = [effects(board, item, hello.ranks) for item in alone]
+        made = default_effective(board)
         return Verdict(
             reason=reason,
             settings=champion.as_dict if worth and champion else {},
             why=why,
-            champion=effects(board, champion, hello.ranks, since)
-            if champion is not None and board.gains(champion)
-            else None,
+            champion=effects(board, champion, gains, hello.ranks) if champion and gains else None,
             parts=parts,
             failed={settings.label: text for settings, text in board.failed.items()},
             default_effective=made,
@@ -207,16 +202,28 @@ class Driver:
     def _carry_out(self) -> None:
         board = self._race.board
         for settings in self._race.steps():
-            if self._pool[settings]:
-                self._known += 1
-                run = self._pool[settings].pop(0)
-            else:
+            run = self._recorded(settings)
+            if run is None:
                 if settings != DEFAULT and self._first is not None:
                     # What was measured before an interruption is not beside what comes after it.
                     board.add(self._measure(DEFAULT))
                 run = self._measure(settings)
             board.add(run)
             self._tell(settings)
+
+    def _recorded(self, settings: Settings) -> Run | None:
+        """The next process with these settings that an earlier session ran, if there is one."""
+        if not self._pool[settings]:
+            return None
+        run = self._pool[settings].pop(0)
+        self._known += 1
+        while settings != DEFAULT and (defaults := self._pool[DEFAULT]):
+            # One that nobody asked for: the default beside what came after an interruption.
+            if defaults[0].process > run.process:
+                break
+            self._race.board.add(defaults.pop(0))
+            self._known += 1
+        return run
 
     def _measure(self, settings: Settings, *, look: bool = False) -> Run:
         """Run one process to its end. The default must run; where other settings fail, that is

@@ -5,10 +5,10 @@
              and the survivors run again, and again
 2. together  the winners of different settings, joined
 3. without   the best, less each of its settings: one that adds nothing is left out
-4. proof     the best alone against the default, process by process; only these starts count for
-             the verdict, because those before chose the best
+4. proof     the best against the default in pairs of neighbours, now one first, now the other;
+             only these count for the verdict, because those before chose the best
 
-The default runs before and after every two candidates (in the proof: every one).
+The default runs before and after every two candidates, in the proof as often as the candidate.
 """
 
 import random
@@ -17,8 +17,9 @@ from itertools import combinations
 
 from nccltune.measure.p2p.board import Board, Score
 from nccltune.measure.p2p.settings import DEFAULT, Move, Settings, problem
+from nccltune.measure.p2p.workload import Call
 
-PROOF_STARTS = 6
+PROOF_PAIRS = 6
 _ALONE_STARTS = 3
 _TOGETHER_STARTS = 3
 _MOST_TOGETHER = 4
@@ -40,7 +41,7 @@ class Race:
         self.moves = list(moves)
         self.champion: Settings | None = None
         self.proof_from: int | None = None
-        """How many starts the champion had before its proof; None before that."""
+        """The number of the first process of the proof; None before that."""
         self._threshold = threshold
         self._random = random.Random(seed)  # noqa: S311 - an order, not a secret
 
@@ -63,21 +64,22 @@ class Race:
         yield from self._prove()
         self.stage = "done"
 
+    def proof(self) -> list[dict[Call, float]]:
+        """The gains of the champion in its proof, one for each pair."""
+        if self.champion is None or self.proof_from is None:
+            return []
+        return self.board.pairs(self.champion, self.proof_from)
+
     def still_to_start(self) -> int:
         """About how many processes are still to come. Rough: results decide."""
-        proof = 2 * PROOF_STARTS
-        ahead = {"alone": len(self.moves) + proof + 10, "together": proof + 10, "without": proof}
-        done = 0
+        proof = 2 * PROOF_PAIRS
         if self.stage == "alone":
-            done = sum(min(1, len(self.board.of(move.settings))) for move in self.moves)
-            return ahead["alone"] + len(self.moves) // 2 - round(1.5 * done)
-        if self.stage == "proof":
-            assert self.champion is not None
-            done = len(self.board.of(self.champion)) - (self.proof_from or 0)
-            return max(1, proof - 2 * done)
-        return ahead.get(self.stage, 0)
+            begun = sum(bool(self.board.of(move.settings)) for move in self.moves)
+            return 3 * (len(self.moves) - begun) // 2 + len(self.moves) // 2 + 10 + proof
+        ahead = {"together": 10 + proof, "without": 6 + proof, "proof": proof}
+        return max(0, ahead.get(self.stage, 0) - 2 * len(self.proof()))
 
-    def _heat(self, settings: Sequence[Settings], starts: int, spacing: int = _SPACING) -> Plan:
+    def _heat(self, settings: Sequence[Settings], starts: int) -> Plan:
         """Bring every one of them to so many starts, in a shuffled order, defaults between."""
         missing = [item for item in settings for _ in range(starts - len(self.board.of(item)))]
         self._random.shuffle(missing)
@@ -85,7 +87,7 @@ class Race:
             if item in self.board.failed:
                 continue
             since = self.board.candidates_since_default()
-            if since is None or since >= spacing:
+            if since is None or since >= _SPACING:
                 yield DEFAULT
             yield item
         if self.board.candidates_since_default():
@@ -161,9 +163,13 @@ class Race:
 
     def _prove(self) -> Plan:
         assert self.champion is not None
-        self.proof_from = len(self.board.of(self.champion))
-        wanted = self.proof_from + PROOF_STARTS
-        yield from self._heat([self.champion], wanted, spacing=1)
+        self.proof_from = self.board.end
+        # One pair is lost where an interruption parts it.
+        for number in range(2 * PROOF_PAIRS):
+            if len(self.proof()) >= PROOF_PAIRS or self.champion in self.board.failed:
+                return
+            pair = (DEFAULT, self.champion)
+            yield from pair if number % 2 == 0 else reversed(pair)
 
 
 def joins(winners: Sequence[Settings]) -> list[Settings]:

@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from nccltune.measure.conversation import (
     SCHEMA_VERSION,
     Abilities,
@@ -52,23 +50,22 @@ class _Replayed:
 
     def measure(self, request: Measure) -> Iterator[list[Point]]:
         """Draw a timing of every call; a call that was not recorded is unsupported."""
-        for size in request.bytes:
-            drawn = self._times.get((request.collective, size))
-            point = Point(bytes=size, round=request.first_round)
-            if not drawn:
-                error = PointError("unsupported", "this size was not recorded")
-                yield [msgspec.structs.replace(point, error=error)]
-                continue
-            name = f"{self._seed} {request.collective} {size} {request.first_round}"
-            sample = random.Random(name).choice(drawn)  # noqa: S311 - a draw, not a secret
-            yield [
-                msgspec.structs.replace(
-                    point,
-                    time_us=sample.time_us,
-                    iterations=sample.iterations,
-                    wrong=sample.wrong,
-                )
-            ]
+        yield [self._draw(request, size) for size in request.bytes]
+
+    def _draw(self, request: Measure, size: int) -> Point:
+        recorded = self._times.get((request.collective, size))
+        if not recorded:
+            error = PointError("unsupported", "this size was not recorded")
+            return Point(bytes=size, round=request.first_round, error=error)
+        name = f"{self._seed} {request.collective} {size} {request.first_round}"
+        sample = random.Random(name).choice(recorded)  # noqa: S311 - a draw, not a secret
+        return Point(
+            bytes=size,
+            round=request.first_round,
+            time_us=sample.time_us,
+            iterations=sample.iterations,
+            wrong=sample.wrong,
+        )
 
 
 def replay(recording: Path, seed: int) -> Starter:

@@ -9,7 +9,7 @@ import msgspec
 from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate
 from nccltune.measure.p2p.board import Board
 from nccltune.measure.p2p.effective import Effective
-from nccltune.measure.p2p.race import PROOF_STARTS, Race
+from nccltune.measure.p2p.race import PROOF_PAIRS, Race
 from nccltune.measure.p2p.settings import DEFAULT, Settings, memory_bytes
 from nccltune.measure.p2p.workload import RACED, Call
 from nccltune.model.collective import Collective
@@ -19,11 +19,16 @@ LEAST_EFFECT = math.log1p(0.01)
 """A smaller difference at one size is called none, however sure it is."""
 _LABEL_CONFIDENCE = 0.99
 """For calling a size faster or slower: there are some dozen of them."""
+_PROOF_CONFIDENCE = 0.99
+"""For recommending anything."""
+Gains = Sequence[Mapping[Call, float]]
+"""By call, one for each process with the settings."""
 
 
 class Gain(msgspec.Struct, frozen=True):
     """A gain, default over settings time (1.4 is 1.4 times as fast), with its 95 % interval from
-    `processes` starts; `known` is False where these are too few to tell their own noise."""
+    `processes` starts with the settings; `known` is False where they are too few to tell their own
+    noise."""
 
     gain: float
     low: float
@@ -97,18 +102,17 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
         return False, "no setting beats the default beyond noise"
     if race.proof_from is None or reason != "done":
         return False, "the race is not over: what leads is not proven yet"
-    gains = board.gains(champion)[race.proof_from :]
-    if len(gains) < PROOF_STARTS:
+    gains = race.proof()
+    if len(gains) < PROOF_PAIRS:
         return False, "what led did not run reliably"
-    raced = _pooled(board, gains, [call for call in board.calls if call[0] is RACED])
+    raced = _pooled(board, gains, _calls(board, RACED), _PROOF_CONFIDENCE)
     if raced.low <= 0 or raced.value < threshold:
         return False, (
             "what led does not beat the default beyond noise in starts of its own: "
             f"{math.exp(raced.value):.3f}x ({math.exp(raced.low):.3f}-{math.exp(raced.high):.3f})"
         )
     for collective in _collectives(board):
-        calls = [call for call in board.calls if call[0] is collective]
-        other = _pooled(board, gains, calls)
+        other = _pooled(board, gains, _calls(board, collective))
         if collective is not RACED and other.high < 0 and other.value + raced.value < 0:
             return False, (
                 f"it costs {collective.prose} more ({math.exp(other.value):.2f}x) than send/recv "
@@ -117,21 +121,18 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     return True, "it beats the default beyond noise in starts that had no part in choosing it"
 
 
-def effects(board: Board, settings: Settings, ranks: int, since: int = 0) -> Effects:
-    """What `settings` do by their processes from `since` on."""
-    gains = board.gains(settings)[since:]
+def effects(board: Board, settings: Settings, gains: Gains, ranks: int) -> Effects:
+    """What `settings` do by some gains of theirs, at least one."""
     runs = board.of(settings)
     made = next((run.effective for run in runs if run.effective is not None), None)
     sizes = {
-        collective: [_size(board, gains, call) for call in board.calls if call[0] is collective]
+        collective: [_size(board, gains, call) for call in _calls(board, collective)]
         for collective in _collectives(board)
     }
     return Effects(
         settings=settings.as_dict,
         overall={
-            collective: _gain(
-                _pooled(board, gains, [call for call in board.calls if call[0] is collective])
-            )
+            collective: _gain(_pooled(board, gains, _calls(board, collective)))
             for collective in sizes
         },
         ranges=[
@@ -154,9 +155,13 @@ def _collectives(board: Board) -> list[Collective]:
     return list(dict.fromkeys(collective for collective, _ in board.calls))
 
 
+def _calls(board: Board, collective: Collective) -> list[Call]:
+    return [call for call in board.calls if call[0] is collective]
+
+
 def _pooled(
     board: Board,
-    gains: Sequence[Mapping[Call, float]],
+    gains: Gains,
     calls: Sequence[Call],
     confidence: float = 0.95,
 ) -> Interval:
@@ -178,7 +183,7 @@ def _gain(interval: Interval) -> Gain:
     )
 
 
-def _size(board: Board, gains: Sequence[Mapping[Call, float]], call: Call) -> SizeEffect:
+def _size(board: Board, gains: Gains, call: Call) -> SizeEffect:
     interval = _pooled(board, gains, [call])
     sure = _pooled(board, gains, [call], _LABEL_CONFIDENCE)
     effect = "same"
@@ -208,7 +213,7 @@ def _groups(points: Sequence[SizeEffect]) -> list[list[SizeEffect]]:
 
 def _range(
     board: Board,
-    gains: Sequence[Mapping[Call, float]],
+    gains: Gains,
     collective: Collective,
     points: Sequence[SizeEffect],
 ) -> RangeEffect:
