@@ -4,7 +4,7 @@
 from collections.abc import Container, Iterator
 from typing import NamedTuple
 
-from nccltune.model.choice import DEFAULT, AnyChoice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
 DEFAULT_REPEATS = 2
@@ -56,3 +56,10 @@ class Ask(NamedTuple):
             self._replace(sizes=tuple(sizes), choices=choices, repeats=repeats)
             for (choices, repeats), sizes in missing.items()
         ]
+
+
+class Repeat(NamedTuple):
+    """Further rounds of some choices, always beside the default."""
+
+    choices: tuple[Choice, ...]
+    rounds: int = 1

@@ -79,7 +79,8 @@ def expected_loss(lead: float, error: float) -> float:
         return max(0.0, -lead)
     distance = lead / error
     density = math.exp(-distance * distance / 2) / math.sqrt(2 * math.pi)
-    return error * density - lead * 0.5 * math.erfc(distance / math.sqrt(2))
+    # Far out the difference of two tiny numbers may come out below zero.
+    return max(0.0, error * density - lead * 0.5 * math.erfc(distance / math.sqrt(2)))
 
 
 def _squares(timings: Timings, size: int, gains: Iterable[Sequence[float]]) -> list[float]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which choices cannot win at larger sizes any more, by the two largest sizes measured.
 
-The time of a choice is about latency plus bytes over bandwidth. Where another one is faster at a
-size and would be faster without end, by the slopes of both, it is faster everywhere in between.
+The time of a choice that has left its latency behind grows by a constant for each byte. Where
+another one is faster at a size and would be faster without end, by the slopes of both, it is faster
+everywhere in between. While latency still counts for most, nothing is foretold: NCCL adds channels
+as sizes grow.
 """
 
 import math
@@ -35,15 +37,19 @@ def hopeless(
 ) -> set[Choice]:
     """Those of `choices` that cannot win beyond the size `last`; `growth` is by how much the
     default's time grew from `before` to it, as a log."""
+    known: list[AnyChoice] = [DEFAULT, *last.estimates]
     lines = {
         choice: line
-        for choice in (DEFAULT, *last.estimates)
+        for choice in known
         if (line := _line(choice, before, last, growth)) is not None
     }
+    steep = math.sqrt(last.bytes / before.bytes)
     return {
         choice
         for choice in choices
-        if choice in lines and any(_behind(lines[choice], other) for other in lines.values())
+        if (line := lines.get(choice)) is not None
+        and line.time > steep * line.before
+        and any(_behind(line, other) for other in lines.values())
     }
 
 

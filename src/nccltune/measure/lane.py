@@ -18,11 +18,12 @@ from typing import NamedTuple
 from nccltune.analyze.result import Condition
 from nccltune.analyze.timings import Timings
 from nccltune.measure import refine, trim
-from nccltune.measure.ask import Ask, Key
+from nccltune.measure.ask import Ask, Key, Repeat
 from nccltune.measure.conversation import Point, Ran
 from nccltune.measure.grid import Grid
 from nccltune.measure.hopeless import hopeless
-from nccltune.measure.view import SMALL_STAKE, SizeView, Views, gain_left, look, runs, shares
+from nccltune.measure.rounds import unproven, unsettled, worth_repeating
+from nccltune.measure.view import SizeView, Views, gain_left, look, runs
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
@@ -31,31 +32,17 @@ Decide = Callable[[Timings], Mapping[int, AnyChoice]]
 """What the rules would choose at every measured size, by the rule search."""
 
 COARSE_FACTOR = 4
-RULE_PRICE = 0.05
-"""Log latency, summed over sizes, that a range must save to be worth proving: about what the rule
-search asks of a rule."""
-SETTLE_ROUNDS = 8
-"""The most rounds for finding out who leads; halving a doubt takes four times the rounds."""
-PROOF_ROUNDS = (4, 6, 9, 12, 16)
-"""Rounds at which a proof is tried: trimmed means lose a degree of freedom at 5 and at 10."""
-
-LEAST_PROOF = 2.0
-"""Standard errors of a gain below which a rule will not be proven."""
+MOST_ROUNDS = 16
+"""At one size, for finding out who leads and for proofs ..."""
+MOST_TRIM_ROUNDS = 64
+"""... and in all: every step asks for new rounds, so that a plan ends whatever it is told."""
 
 
 class Options(NamedTuple):
     """What a plan was told. `threshold` is a gain (0.01 is 1 %)."""
 
     threshold: float = 0.01
-    most_rounds: int = 16
     chunks: bool = False
-
-
-class Repeat(NamedTuple):
-    """Further rounds of some choices, always beside the default."""
-
-    choices: tuple[Choice, ...]
-    rounds: int = 1
 
 
 class Lane:
@@ -91,12 +78,15 @@ class Lane:
         return self.grid.collective
 
     @property
+    def threshold(self) -> float:
+        """The gain that is worth looking for, as a log."""
+        return math.log1p(self.options.threshold)
+
+    @property
     def views(self) -> Views:
         """What is known at every size so far."""
         if self._views is None:
-            self._views = look(
-                self.timings, math.log1p(self.options.threshold), self._excluded, self._same()
-            )
+            self._views = look(self.timings, self.threshold, self._excluded, self._same())
         return self._views
 
     @property
@@ -178,50 +168,22 @@ class Lane:
         ]
 
     def _settle(self) -> list[Ask]:
-        wanted = {size for size, view in self.views.items() if view.unsure}
-        wanted.update(self.unsettled())
+        unsure = {size for size, view in self.views.items() if view.unsure}
         return self._again(
             {
                 size: Repeat(tuple(self.worth_repeating(self.views[size])))
-                for size in sorted(wanted)
-                if self._next_round[size] < self.options.most_rounds
+                for size in sorted({*unsure, *self.unsettled()})
             }
         )
 
     def unsettled(self) -> list[int]:
-        """The sizes at which more rounds are worth most for what they cost: as many as make up
-        half of the gain still to be found there. None when that gain is below the threshold."""
-        threshold = math.log1p(self.options.threshold)
-        if self.gain_left < threshold:
-            return []
-        share = shares(self.views)
-        worth = {
-            size: share[size] * view.stake
-            for size, view in self.views.items()
-            if view.stake > threshold / 2 and self._next_round[size] < SETTLE_ROUNDS
-        }
-        ordered = sorted(
-            worth,
-            key=lambda size: worth[size] / (1e3 + (self.timings.median(size, DEFAULT) or 0.0)),
-            reverse=True,
-        )
-        found: list[int] = []
-        while ordered and math.fsum(worth[size] for size in found) < math.fsum(worth.values()) / 2:
-            found.append(ordered.pop(0))
-        return found
+        """The sizes at which more rounds are worth most; none when the gain still to be found is
+        below the threshold."""
+        return unsettled(self.views, self.timings, self._next_round, self.threshold)
 
     def worth_repeating(self, view: SizeView) -> list[Choice]:
         """The choices that take part in one more round at a size."""
-        least = SMALL_STAKE * math.log1p(self.options.threshold)
-        wanted = set(view.unsure)
-        wanted.update(
-            choice
-            for choice, stake in view.stakes.items()
-            if isinstance(choice, Choice) and stake > least
-        )
-        if isinstance(view.best, Choice):
-            wanted.add(view.best)
-        return sorted(wanted, key=lambda choice: choice.label)
+        return worth_repeating(view, self.threshold)
 
     def _refine(self) -> list[Ask]:
         curves = refine.Curves(self.timings)
@@ -236,39 +198,14 @@ class Lane:
 
     def open_gaps(self) -> list[tuple[SizeView, SizeView]]:
         """Neighbouring sizes that are not near enough to each other yet."""
-        threshold = math.log1p(self.options.threshold)
         curves = refine.Curves(self.timings)
-        return refine.open_gaps(self.views, curves, threshold, self._predicted)
+        return refine.open_gaps(self.views, curves, self.threshold, self._predicted)
 
     def _confirm(self) -> list[Ask]:
-        """Rounds for the ranges of rules until their noise is known, and for ranges in which the
-        leader gains something that the rules do not take."""
         if all(view.best == DEFAULT for view in self.views.values()):
             return []
-        threshold = math.log1p(self.options.threshold)
-        share = shares(self.views)
         decided = self._decide(self.timings)
-        wanted: dict[int, Repeat] = {}
-        for choice, views in runs(self.views, decided):
-            wanted.update(self._lacking(choice, views, PROOF_ROUNDS[0]))
-        for choice, views in runs(self.views, {s: view.best for s, view in self.views.items()}):
-            if math.fsum(max(0.0, view.gain - threshold) for view in views) < RULE_PRICE:
-                continue
-            missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in views)
-            least = min(view.estimates[choice].n for view in views)
-            target = next((n for n in PROOF_ROUNDS if n > least), 0)
-            if missed > threshold / 4 and _may_be_proven(choice, views, target):
-                wanted.update(self._lacking(choice, views, target))
-        return self._again(wanted)
-
-    def _lacking(self, choice: Choice, views: Sequence[SizeView], rounds: int) -> dict[int, Repeat]:
-        """What is missing until `choice` has `rounds` at every size of a range."""
-        return {
-            view.bytes: Repeat((choice,), lacking)
-            for view in views
-            if (lacking := rounds - view.estimates[choice].n) > 0
-            and self._next_round[view.bytes] < self.options.most_rounds
-        }
+        return self._again(unproven(self.views, self.timings, decided, self.threshold))
 
     def _trim(self) -> list[Ask]:
         if not any(self._known(size) for size in self.views):
@@ -284,7 +221,7 @@ class Lane:
             trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)
             if trial is not None:
                 again = Repeat(tuple(trial.choices), trial.rounds)
-                return self._again(dict.fromkeys(trial.sizes, again))
+                return self._again(dict.fromkeys(trial.sizes, again), MOST_TRIM_ROUNDS)
         return []
 
     def _known(self, size: int) -> bool:
@@ -292,10 +229,13 @@ class Lane:
             ran.channels or ran.chunk_bytes for (at, _), ran in self._ran.items() if at == size
         )
 
-    def _again(self, wanted: Mapping[int, "Repeat"]) -> list[Ask]:
-        """Further rounds, the sizes that need the same together."""
+    def _again(self, wanted: Mapping[int, Repeat], most: int = MOST_ROUNDS) -> list[Ask]:
+        """Further rounds where there were less than `most`, the sizes that need the same
+        together."""
         grouped: dict[tuple[int, Repeat], list[int]] = {}
         for size, repeat in wanted.items():
+            if self._next_round[size] >= most:
+                continue
             grouped.setdefault((self._next_round[size], repeat), []).append(size)
             self._next_round[size] += repeat.rounds
         asks = []
@@ -325,17 +265,3 @@ class Lane:
             ):
                 same.setdefault(size, []).append(choice)
         return same
-
-
-def _may_be_proven(choice: Choice, views: Sequence[SizeView], rounds: int) -> bool:
-    """Whether so many rounds would prove that `choice` beats the default in a range, if they went
-    on as the ones before."""
-    estimates = [view.estimates[choice] for view in views]
-    variance = math.fsum(item.error**2 * item.n / rounds for item in estimates) if rounds else 0
-    return math.fsum(item.gain for item in estimates) > LEAST_PROOF * math.sqrt(variance) > 0
-
-
-def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:
-    """What the leader gains over what the rules choose at a size."""
-    chosen = view.estimate(decided.get(view.bytes, DEFAULT))
-    return view.gain - (chosen.gain if chosen else 0.0)

@@ -13,7 +13,7 @@ from nccltune.model.choice import DEFAULT, AnyChoice
 Predictions = Mapping[int, Mapping[str, float]]
 """NCCL's own, in us: by bytes and `algorithm/protocol`."""
 
-TARGET_US = 2000.0
+TARGET_US = 1500.0
 """About how long the timed calls of a timing take ..."""
 MOST_ITERATIONS = 50
 """... with no more of them: a mean of 20 calls repeats within 0.3 % inside a node already."""
@@ -99,7 +99,7 @@ def seconds_left(lane: Lane, clock: Clock) -> float:
     )
     if exploring:
         return exploring * (1 + _AFTER_EXPLORING)
-    threshold = math.log1p(lane.options.threshold)
+    threshold = lane.threshold
     total = 0.0
     if lane.stage == "done":
         return 0.0

@@ -12,8 +12,6 @@ from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 FAR_BEHIND = 0.4
 """Log gain: this far behind the best, one timing is enough where the neighbouring sizes agree."""
-SMALL_STAKE = 0.1
-"""Of the toll: a choice with less at stake needs no further timing."""
 _EXACT = Estimate(0.0, 0.0, 0)
 _SHARED = 2 / 3
 """Variance of the difference of two choices' gains in the sum of their variances: both are
@@ -45,7 +43,7 @@ class SizeView(NamedTuple):
         Only one rival can be the best: more than the largest of the stakes, less than their sum.
         For independent rivals with equal stakes the mean of the maximum grows about like this.
         """
-        return math.fsum(stake**1.5 for stake in self.stakes.values()) ** (1 / 1.5)
+        return math.pow(math.fsum(stake**1.5 for stake in self.stakes.values()), 1 / 1.5)
 
     @property
     def better(self) -> bool:
@@ -166,11 +164,6 @@ def _view(
     if isinstance(best, Choice) and here[best].n == 1:
         unsure.add(best)
     stakes = _stakes(here, alive, best, toll)
-    unsure.update(
-        choice
-        for choice, stake in stakes.items()
-        if isinstance(choice, Choice) and here[choice].n == 1 and stake > SMALL_STAKE * toll
-    )
     return SizeView(
         bytes=size,
         rounds=rounds,

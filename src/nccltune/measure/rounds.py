@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sizes deserve further rounds: where the leader is in doubt, where a rule is not proven."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from nccltune.analyze.timings import Timings
+from nccltune.measure.ask import Repeat
+from nccltune.measure.view import SizeView, Views, gain_left, runs, shares
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
+
+SETTLE_ROUNDS = 8
+"""The most rounds for finding out who leads; halving a doubt takes four times the rounds."""
+PROOF_ROUNDS = (4, 6, 9, 12, 16)
+"""Rounds at which a proof is tried: trimmed means lose a degree of freedom at 5 and at 10."""
+RULE_PRICE = 0.05
+"""Log latency, summed over sizes, that a range must save to be worth proving: about what the rule
+search asks of a rule."""
+_SMALL_STAKE = 0.1
+"""Of the threshold: a choice with less at stake needs no further timing."""
+_LEAST_WORTH = 0.25
+"""Of the threshold: what the rules miss in a range, as a share of the whole axis, is below this not
+worth a proof."""
+_PROOF_COST = 0.15
+"""Of the time spent so far, for what is worth the whole threshold: what a proof may cost more."""
+_LEAST_PROOF = 1.5
+"""Standard errors: a gain that would be known less well than this is not on its way to a proof."""
+_LEAST_US = 2e3
+"""About what a timing takes at least, for comparing sizes."""
+_PROOF_TIMINGS = 3
+"""In a round of one choice: its own and the default's two."""
+
+
+def unsettled(
+    views: Views, timings: Timings, rounds: Mapping[int, int], threshold: float
+) -> list[int]:
+    """The sizes for one more round: those that bring most for what they cost, as many as take away
+    about half of what the gain still to be found is above `threshold` (a log).
+
+    `rounds` is how many rounds each size had.
+    """
+    excess = gain_left(views) - threshold
+    share = shares(views)
+    brings = {
+        # A stake is in proportion to the standard error.
+        size: share[size] * view.stake * (1 - math.sqrt(rounds[size] / (rounds[size] + 1)))
+        for size, view in views.items()
+        if view.stake > threshold / 2 and rounds[size] < SETTLE_ROUNDS
+    }
+    ordered = sorted(
+        brings, key=lambda size: brings[size] / _timing_us(timings, size), reverse=True
+    )
+    found: list[int] = []
+    while ordered and math.fsum(brings[size] for size in found) < excess / 2:
+        found.append(ordered.pop(0))
+    return found
+
+
+def worth_repeating(view: SizeView, threshold: float) -> list[Choice]:
+    """The choices that take part in one more round at a size."""
+    wanted = set(view.unsure)
+    wanted.update(
+        choice
+        for choice, stake in view.stakes.items()
+        if isinstance(choice, Choice) and stake > _SMALL_STAKE * threshold
+    )
+    if isinstance(view.best, Choice):
+        wanted.add(view.best)
+    return sorted(wanted, key=lambda choice: choice.label)
+
+
+def unproven(
+    views: Views, timings: Timings, decided: Mapping[int, AnyChoice], threshold: float
+) -> dict[int, Repeat]:
+    """Rounds for the ranges of the rules in `decided` until their noise is known, and for ranges in
+    which the leader gains something that these rules do not take."""
+    wanted: dict[int, Repeat] = {}
+    for choice, covered in runs(views, decided):
+        wanted.update(_lacking(choice, covered, PROOF_ROUNDS[0]))
+    share = shares(views)
+    spent_us = math.fsum(
+        _timing_us(timings, size) * sum(len(series) for series in by_choice.values())
+        for size, by_choice in timings.cells.items()
+    )
+    for choice, covered in runs(views, {size: view.best for size, view in views.items()}):
+        if math.fsum(max(0.0, view.gain - threshold) for view in covered) < RULE_PRICE:
+            continue
+        missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in covered)
+        worth = min(1.0, missed / threshold)
+        lacking = _next_proof(choice, covered)
+        cost_us = math.fsum(
+            _PROOF_TIMINGS * repeat.rounds * _timing_us(timings, size)
+            for size, repeat in lacking.items()
+        )
+        if worth > _LEAST_WORTH and cost_us < _PROOF_COST * worth * spent_us:
+            wanted.update(lacking)
+    return wanted
+
+
+def _next_proof(choice: Choice, views: Sequence[SizeView]) -> dict[int, Repeat]:
+    """What is missing until a range may be proven; nothing where the gain is too much in doubt."""
+    estimates = [view.estimates[choice] for view in views]
+    least = min(item.n for item in estimates)
+    rounds = next((rounds for rounds in PROOF_ROUNDS if rounds > least), least)
+    error = math.sqrt(math.fsum(item.error**2 * item.n / rounds for item in estimates))
+    gain = math.fsum(item.gain for item in estimates)
+    return _lacking(choice, views, rounds) if gain > _LEAST_PROOF * error else {}
+
+
+def _lacking(choice: Choice, views: Sequence[SizeView], rounds: int) -> dict[int, Repeat]:
+    """What is missing until `choice` has `rounds` at every size of a range."""
+    return {
+        view.bytes: Repeat((choice,), lacking)
+        for view in views
+        if (lacking := rounds - view.estimates[choice].n) > 0
+    }
+
+
+def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:
+    """What the leader gains over what the rules choose at a size."""
+    chosen = view.estimate(decided.get(view.bytes, DEFAULT))
+    return view.gain - (chosen.gain if chosen else 0.0)
+
+
+def _timing_us(timings: Timings, size: int) -> float:
+    """About what a timing takes at a size, for comparing sizes."""
+    us = timings.median(size, DEFAULT) or 0.0
+    return 2 * us + max(_LEAST_US, us)
