@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nccltune.formats.reading import ImportRecord
     from nccltune.model.study import Study
     from nccltune.report.data import Commands, Report
+    from nccltune.tune.proof.result import Proof
     from nccltune.tune.result import TuneOptions, Tuning
 
 EPILOG = """\b
@@ -87,13 +88,25 @@ def write_report(study: Path, output: Path | None = None) -> "Report":
 
 def build_report(path: Path) -> "Report":
     """The report of the study at `path`."""
+    from rich.markup import escape
+
     from nccltune.analyze import analyze_sorted
     from nccltune.formats.reading import ImportRecord
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.report.build import build
+    from nccltune.report.proof import build_proof
+    from nccltune.tune.proof.run import read_proof
 
     opened, found = open_sorted(path)
     tuning, written = _tuning(opened, found)
+    proof = read_proof(opened)
+    if proof is not None and not _in_step(opened, proof):
+        stderr().print(
+            "[yellow]warning:[/yellow] proof.json is of another configuration and not shown: "
+            f"nccltune verify {escape(shlex.quote(str(path)))}",
+            soft_wrap=True,
+        )
+        proof = None
     analysis = analyze_sorted(
         opened.platform(),
         found,
@@ -103,10 +116,19 @@ def build_report(path: Path) -> "Report":
     return build(
         analysis,
         tuning,
+        proof=None if proof is None else build_proof(proof),
         commands=commands(path, tuning, written),
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in opened.imports(ImportRecord)],
     )
+
+
+def _in_step(study: "Study", proof: "Proof") -> bool:
+    """Whether the proof is of STUDY/tuner.conf as it is."""
+    from nccltune.formats.tuner_csv import config_hash
+
+    path = study.config_path
+    return path.is_file() and config_hash(path.read_bytes()) == proof.config_hash
 
 
 def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":

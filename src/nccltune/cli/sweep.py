@@ -23,6 +23,8 @@ from nccltune.cli.bench_options import (
 from nccltune.cli.output import json_option, print_json, stderr, stdout
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nccltune.analyze.timings import Timings
     from nccltune.measure.ask import Ask, Key
     from nccltune.measure.bench import Launch
@@ -114,11 +116,12 @@ def run_sweep(
     wanted: "Wanted",
     again: str,
     *,
+    start: "Callable[[Platform, str | None], None]" = show_start,
     instead: "Callable[[Platform, Sequence[Survey], Plan], None] | None" = None,
 ) -> Swept | int:
     """Sweep into the study at `path` and talk about it; what was found, or the exit code of an
-    interruption. `again` is the command that resumes. With `instead` the plan is given to it and
-    nothing is measured or written: 0."""
+    interruption. `again` is the command that resumes, `start` says what is measured on. With
+    `instead` the plan is given to it and nothing is measured or written: 0."""
     from nccltune.cli.progress import watching
     from nccltune.measure.bench import Bench
     from nccltune.measure.identity import check_same
@@ -147,7 +150,7 @@ def run_sweep(
         if not study.platform_path.exists():
             study.write_json(study.platform_path, platform)
         record = Record(study, hello)
-        show_start(platform, hello.nccl.came_from)
+        start(platform, hello.nccl.came_from)
         watcher = stack.enter_context(watching(stderr(), hello.replay))
         sweep = Sweep(plan, bench, record, wanted, watcher)
         try:
@@ -264,7 +267,7 @@ def _show_plan(
     )
 
 
-def show_totals(swept: Swept) -> None:
+def show_totals(swept: Swept, out: "Console") -> None:
     """How much was measured, and why it ended."""
     from nccltune.model.scale import count
 
@@ -276,7 +279,7 @@ def show_totals(swept: Swept) -> None:
     }[outcome.reason]
     recorded = " recorded" if platform.replay else ""
     before = f" and {outcome.known} from before" if outcome.known else ""
-    stdout().print(
+    out.print(
         f"{name:<11}{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} "
         f"seconds · gain still to be found under {100 * plan.gain_left:.2g} % · {ended}"
     )
@@ -289,7 +292,7 @@ def _show_result(swept: Swept, path: Path, as_json: bool) -> None:
         print_json(as_data(swept))
         return
     out = stdout()
-    show_totals(swept)
+    show_totals(swept, out)
     for line in _would_be_rules(swept.plan):
         out.print(line)
     for text in _left_out(swept.outcome.failures):

@@ -141,7 +141,9 @@ def prove(
     from nccltune.model.errors import LaunchError, StudyError
     from nccltune.tune.proof.run import Hooks, Verification
 
-    _check_config(study)
+    if not _check_config(study):
+        stderr().print("nothing to verify: tuner.conf holds no rule", markup=False)
+        return 0
     first = True
 
     def start(bench: "Bench") -> None:
@@ -171,7 +173,8 @@ def prove(
         return 128 + (stop.args[0] if stop.args else signal.SIGINT)
 
 
-def _check_config(study: "Study") -> None:
+def _check_config(study: "Study") -> bool:
+    """Whether there are rules to verify; says what the plugin will not read."""
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
 
@@ -188,6 +191,7 @@ def _check_config(study: "Study") -> None:
             style="yellow",
             soft_wrap=True,
         )
+    return bool(read.rules)
 
 
 def _start(study: "Study", launch: "Launch", bench: "Bench", *, quiet: bool) -> None:
@@ -237,16 +241,11 @@ def _so_far(plan: "ProofPlan") -> "RenderableType":
     return table
 
 
-def _say_dropped(item: "Dropped") -> None:
-    from nccltune.report.words import range_text
+def _say_dropped(bad: "list[Dropped]") -> None:
+    from nccltune.model.scale import count
 
-    rule = item.rule
-    what = f"{rule.collective.value} {range_text(rule.min_bytes, rule.max_bytes, '-')}"
-    narrow = item.narrowed
-    kept = f"; kept for {range_text(narrow.min_bytes, narrow.max_bytes, '-')}" if narrow else ""
     stderr().print(
-        f"{'narrowed' if narrow else 'removed':<11}{what} {rule.choice.label}: {item.reason}{kept}",
-        style="yellow",
+        f"again      {count(len(bad), 'rule')} did not hold as measured; measuring what changes",
         markup=False,
         soft_wrap=True,
     )

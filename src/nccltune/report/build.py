@@ -17,6 +17,7 @@ from nccltune.report.data import (
     LeftRow,
     Mark,
     NoiseRow,
+    ProofReport,
     Report,
     RuleRow,
     SizeRow,
@@ -43,8 +44,10 @@ def build(
     commands: Commands,
     tool_version: str,
     sources: Sequence[str] = (),
+    proof: ProofReport | None = None,
 ) -> Report:
-    """The report of one study. `sources` names what the timings were read from, one a line."""
+    """The report of one study. `sources` names what the timings were read from, one a line; `proof`
+    is of the rules that `tuning` holds."""
     platform = analysis.platform
     conditions = [item.condition for item in analysis.conditions]
     labels = _labels(conditions)
@@ -82,6 +85,7 @@ def build(
         commands=commands,
         created=tuning.created,
         tool_version=tool_version,
+        proof=proof,
     )
 
 

@@ -67,9 +67,10 @@ def size_table(report: Report, console: "Console") -> None:
     _sizes(_Page(console), report)
 
 
-def proof_tables(proof: ProofReport, console: "Console") -> None:
-    """Print only the tables of a proof: sizes that tell most, then the rules."""
-    _proof(_Page(console), proof)
+def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False) -> None:
+    """Print only the tables of a proof: sizes that tell most, then the rules (if `brief` those
+    that do not hold)."""
+    _proof(_Page(console), proof, brief=brief)
 
 
 class _Page:
@@ -169,8 +170,8 @@ def telling_sizes(group: GroupRow) -> list[SizeRow]:
     return [row for index, row in enumerate(group.sizes) if index in kept]
 
 
-def _proof(page: _Page, proof: ProofReport) -> None:
-    if proof.replay:
+def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
+    if proof.replay and not brief:
         page.wrapped(f"of {proof.replay}", label="replay", indent=INDENT, style="yellow")
     if proof.remark:
         page.wrapped(proof.remark, label="note", indent=INDENT, style="yellow")
@@ -181,9 +182,10 @@ def _proof(page: _Page, proof: ProofReport) -> None:
             page.line((_SIZE_HEADS, "dim"))
         for label, row in zip(_size_labels(rows), rows, strict=True):
             _proof_size(page, label, row)
-    if proof.rules:
+    rules = [rule for rule in proof.rules if not brief or rule.verdict != "holds"]
+    if rules:
         page.blank()
-    for rule in proof.rules:
+    for rule in rules:
         _proof_rule(page, rule)
 
 

@@ -36,11 +36,11 @@ _SEED = 1001
 
 class Hooks(NamedTuple):
     """What is told while it goes on. `start` is called with every bench that says hello and may
-    refuse it by raising; `dropped` with every rule as it is taken out."""
+    refuse it by raising; `dropped` with the rules that a pass took out, before the next one."""
 
     start: Callable[[Bench], None]
     watching: Callable[[Hello], AbstractContextManager[Watcher[ProofPlan]]]
-    dropped: Callable[[Dropped], None]
+    dropped: Callable[[list[Dropped]], None]
 
 
 class Verification:
@@ -160,8 +160,7 @@ class Verification:
         if bad:
             edit.apply(self._study, bad, keep_before=not self._dropped)
             self._dropped = [*self._dropped, *bad]
-            for item in bad:
-                self._hooks.dropped(item)
+            self._hooks.dropped(bad)
         return bool(bad)
 
     def _proof(self, reason: str, plan: ProofPlan, hello: Hello) -> Proof:

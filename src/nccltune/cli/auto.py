@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune auto`: from nothing to proven rules, in one command and one study."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.bench_options import (
+    command_line,
+    launch_from,
+    launch_options,
+    terminated_like_interrupted,
+    wanted_from,
+    what_options,
+)
+from nccltune.cli.context import open_sorted, options_from, tune_options
+from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.analyze.result import Analysis
+    from nccltune.measure.bench import Launch
+    from nccltune.model.platform import Platform
+    from nccltune.model.study import Study
+    from nccltune.tune.proof.result import Proof
+    from nccltune.tune.result import Tuning
+
+EPILOG = """\b
+Examples:
+  nccltune auto
+  nccltune auto --emulate-nodes 4 -o studies/h200x4
+  nccltune auto --replay h200x4-as-4-nodes -o studies/try
+"""
+SWEEP_SHARE = 0.8
+"""Of the budget; the rest, and what the sweep leaves of it, is for the proof."""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    metavar="STUDY",
+    type=click.Path(path_type=Path),
+    help="The study  [default: studies/auto, or studies/replay-of-NAME]",
+)
+@what_options
+@launch_options
+@click.option(
+    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
+)
+@click.option(
+    "--weights",
+    type=click.Path(),
+    help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
+)
+@tune_options
+@json_option()
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    path: Path | None,
+    budget: float | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Measure, tune and prove: sweep, analyze, tune, verify and report, one after the other.
+
+    The result is an ordinary study, so that every step can be done again by its own verb. Ctrl-C
+    loses nothing: the same command goes on where it stopped.
+    """
+    from nccltune.cli.sweep import as_data, run_sweep, show_totals
+
+    wanted = wanted_from(options)._replace(budget_s=budget and SWEEP_SHARE * budget)
+    launch = launch_from(options)
+    study_path = path or _usual(launch)
+    again = command_line(context)
+    out = stderr() if as_json else stdout()
+    with terminated_like_interrupted():
+        swept = run_sweep(
+            study_path, launch, wanted, again, start=lambda platform, _: _start(out, platform)
+        )
+        if isinstance(swept, int):
+            return swept
+        show_totals(swept, out)
+        study, tuning = _analyse_and_tune(study_path, options, out)
+        proof: Proof | None = None
+        if tuning.rules:
+            left = None
+            if budget is not None:
+                left = max(budget - swept.outcome.seconds, (1 - SWEEP_SHARE) * budget)
+            found = _verify(study, launch, again, left, out)
+            if isinstance(found, int):
+                return found
+            proof = found
+        else:
+            out.print("verify     no rules, so there is nothing to verify")
+    _report(study, tuning, proof, out)
+    if as_json:
+        told = as_data(swept)
+        print_json({**told, "tuning": tuning, "proof": proof, "report": str(study.report_path)})
+    return 0
+
+
+def _usual(launch: "Launch") -> Path:
+    """Where the study is if nobody says."""
+    if launch.replay is not None:
+        return Path("studies") / f"replay-of-{launch.replay.name}"
+    return Path("studies") / "auto"
+
+
+def _start(out: "Console", platform: "Platform") -> None:
+    from rich.markup import escape
+
+    from nccltune.measure.settings import bending
+
+    out.print(f"platform   {escape(platform.title)}", soft_wrap=True)
+    if platform.replay:
+        out.print(
+            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, nothing "
+            "is measured here",
+            soft_wrap=True,
+        )
+    found = bending(platform.settings)
+    where = "in the recording" if platform.replay else "here"
+    words = (
+        f"set {where}: {', '.join(found)}"
+        if found
+        else (f"no NCCL setting {where} filters or bends what is measured")
+    )
+    hanging(out, "checks     ", 11, words, "yellow" if found else "")
+
+
+def _analyse_and_tune(
+    path: Path, options: dict[str, Any], out: "Console"
+) -> "tuple[Study, Tuning]":
+    from datetime import UTC, datetime
+
+    from nccltune.analyze import analyze_sorted
+    from nccltune.formats.suspect import suspect_sentences
+    from nccltune.tune.study import tune, write
+
+    study, found = open_sorted(path)
+    told = options_from(options)
+    analysis = analyze_sorted(
+        study.platform(),
+        found,
+        suspect=suspect_sentences(study),
+        assumed_noise=told.assumed_noise,
+    )
+    study.write_json(study.findings_path, analysis)
+    hanging(out, "analysis   ", 11, _findings(analysis))
+    created = datetime.now(UTC).date().isoformat()
+    tuning = write(study, tune(study.name, study.platform(), found, told, created=created))
+    hanging(out, "tune       ", 11, _rules(tuning))
+    return study, tuning
+
+
+def _findings(analysis: "Analysis") -> str:
+    """`3 bad crossovers: all-reduce (2 KiB, 32 KiB - 256 KiB), all-gather (64 KiB) · dip: 1`."""
+    from collections import Counter
+
+    from nccltune.model.finding import FindingKind
+    from nccltune.model.scale import count
+    from nccltune.report.words import HEADINGS, range_text
+
+    places: dict[str, list[str]] = {}
+    others: Counter[FindingKind] = Counter()
+    for item in analysis.findings:
+        if item.kind is FindingKind.BAD_CROSSOVER and item.collective is not None:
+            where = range_text(item.min_bytes or 0, item.max_bytes or 0, "-")
+            places.setdefault(item.collective.prose, []).append(where)
+        else:
+            others[item.kind] += 1
+    parts = ["no bad crossover"]
+    if places:
+        number = sum(len(ranges) for ranges in places.values())
+        listed = ", ".join(f"{name} ({', '.join(ranges)})" for name, ranges in places.items())
+        parts = [f"{count(number, 'bad crossover')}: {listed}"]
+    parts += [f"{HEADINGS[kind].lower()}: {number}" for kind, number in others.items()]
+    return " · ".join(parts)
+
+
+def _rules(tuning: "Tuning") -> str:
+    """`3 rules · expected: all-reduce 1.40x between 2 and 256 KiB · 41 of 51 sizes left alone`."""
+    from nccltune.model.scale import count
+    from nccltune.report.words import where_text
+
+    gains = []
+    for group in tuning.groups:
+        if group.rules and group.expected_gain is not None:
+            sizes = sorted({size for item in group.rules for size in item.sizes})
+            where = where_text(sizes, [row.bytes for row in group.decisions])
+            gains.append(f"{group.collective.prose} {group.expected_gain:.2f}x {where}")
+    decided = [row for group in tuning.groups for row in group.decisions]
+    alone = sum(row.choice is None for row in decided)
+    parts = [count(len(tuning.rules), "rule")]
+    parts += [f"expected: {', '.join(gains)}"] if gains else []
+    return " · ".join([*parts, f"{alone} of {len(decided)} sizes left alone"])
+
+
+def _verify(
+    study: "Study", launch: "Launch", again: str, budget: float | None, out: "Console"
+) -> "Proof | int":
+    from nccltune.cli.verify import prove
+    from nccltune.report.proof import build_proof
+    from nccltune.report.terminal import proof_tables
+
+    proof = prove(study, launch, again, budget=budget, quiet=True)
+    if isinstance(proof, int):
+        return proof
+    told = build_proof(proof)
+    hanging(out, "verify     ", 11, told.sentence)
+    proof_tables(told, out, brief=True)
+    return proof
+
+
+def _report(study: "Study", tuning: "Tuning", proof: "Proof | None", out: "Console") -> None:
+    from nccltune.cli.report import write_report
+
+    write_report(study.path)
+    out.print(f"\nreport     {study.report_path}", markup=False, soft_wrap=True)
+    if proof.rules if proof is not None else tuning.rules:
+        out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
+        out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")
+    else:
+        out.print("deploy     nothing: NCCL's default is left as it is")
