@@ -21,6 +21,7 @@ from nccltune.cli.bench_options import (
     what_options,
 )
 from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.sweep_ways import other_way, ways_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,6 +56,7 @@ _EXHAUSTIVE_ROUNDS = 8
 )
 @what_options
 @launch_options
+@ways_options
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
 )
@@ -86,6 +88,18 @@ def command(
     """
     from nccltune.model.errors import InputError
 
+    code = other_way(
+        context,
+        path,
+        options,
+        budget=budget,
+        exhaustive=exhaustive,
+        rounds=rounds,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    if code is not None:
+        return code
     if rounds is not None and not exhaustive:
         raise InputError("is for --exhaustive; a sweep decides by itself", where="--rounds")
     wanted = wanted_from(options)._replace(
