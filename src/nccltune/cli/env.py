@@ -40,29 +40,33 @@ def command(
 ) -> None:
     """Print the two settings that make stock NCCL load the rules.
 
-    CONFIG is a study or a tuner configuration. Nothing is installed or changed; remove the two
-    lines and NCCL is as it was. Settings already in this shell that would get in the way are
-    named on stderr.
+    CONFIG is a study or a tuner configuration. Settings of send/recv that a study recommends
+    (sweep --p2p) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
+    as it was. Settings already in this shell that would get in the way are named on stderr.
     """
     from rich.markup import escape
 
+    from nccltune.formats.nccl_conf import read_conf
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
     from nccltune.model.scale import count
 
     path = config / "tuner.conf" if config.is_dir() else config
-    if not path.is_file():
+    p2p = config / "p2p.conf"
+    settings = read_conf(p2p) if p2p.is_file() else {}
+    if not path.is_file() and not settings:
         raise InputError(
             "no such configuration", where=str(path), hint=f"make it: nccltune tune {config}"
         )
-    read = read_rules(path)
-    settings = deployment(path, plugin=plugin, config_path=config_path)
+    read = read_rules(path) if path.is_file() else None
+    if read is not None:
+        settings |= deployment(path, plugin=plugin, config_path=config_path)
     if as_json:
-        print_json({"settings": settings, "rules": len(read.rules)})
+        print_json({"settings": settings, "rules": len(read.rules) if read else 0})
     else:
         click.echo(_lines(settings, form))
     note = stderr()
-    if read.problems:
+    if read is not None and read.problems:
         note.print(
             f"[yellow]warning:[/yellow] {escape(str(path))} has "
             f"{count(len(read.problems), 'bad line')} for the plugin to leave out: nccltune lint "

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep --p2p` with real processes that speak the bench's conversation, without GPUs."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.model.study import Study
+from tests.e2e.bench_runs import environment, eventually
+
+STAND_IN = Path(__file__).with_name("p2p_bench.py")
+FAST = ("--sizes", "1M-64M")
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of native parts, of which the bench is the stand-in."""
+    folder = tmp_path_factory.mktemp("native")
+    (folder / "bin").mkdir()
+    (folder / "lib").mkdir()
+    program = folder / "bin" / "nccltune-bench"
+    shutil.copy(STAND_IN, program)
+    program.chmod(0o755)
+    (folder / "lib" / "libnccl-tuner-nccltune.so").touch()
+    return folder
+
+
+def variables(native: Path, **more: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return environment(NCCLTUNE_NATIVE_DIR=str(native), PATH=path, **more)
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "nccltune.cli", *map(str, args)]
+
+
+def run(
+    native: Path, *args: object, cwd: Path, code: int = 0, **more: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*args),
+        cwd=cwd,
+        env=variables(native, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
+    done = run(native, "sweep", "--p2p", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def raced(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with a finished race, named `study` in the folder."""
+    folder = tmp_path_factory.mktemp("raced")
+    done = run(native, "sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study", cwd=folder)
+    (folder / "screen").write_text(done.stdout)
+    return folder
+
+
+def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, native: Path) -> None:
+    screen = (raced / "screen").read_text()
+    assert "set        NCCL_MIN_P2P_NCHANNELS=64" in screen
+    assert "send/recv  4 MiB - 64 MiB       faster 1.5" in screen
+    assert "all-reduce as before beyond noise: 1.00x" in screen
+    assert "memory     send/recv buffers of a GPU, all peers: up to" in screen
+    conf = (raced / "study" / "p2p.conf").read_text()
+    assert conf.splitlines()[-1] == "NCCL_MIN_P2P_NCHANNELS=64"
+    assert "# send/recv  4 MiB - 64 MiB" in conf
+    result = json.loads((raced / "study" / "p2p.json").read_text())
+    assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
+    assert result["champion"]["effective"]["p2p_channels"] == 64
+    assert result["command"].startswith("nccltune sweep")
+    printed = run(native, "env", "study", "--format", "nccl.conf", cwd=raced)
+    assert printed.stdout == "NCCL_MIN_P2P_NCHANNELS=64\n"
+    # What the sweep of choices reads is not touched.
+    assert not (raced / "study" / "samples.jsonl").exists()
+
+
+def test_the_recorded_race_runs_again_without_gpus(raced: Path, native: Path) -> None:
+    done = run(
+        native, "sweep", "--p2p", *FAST, "--replay", "study", "-o", "again", "--json", cwd=raced
+    )
+    result = json.loads(done.stdout)
+    assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
+    assert result["replay"] == "study"
+    assert Study(raced / "again").platform().replay == "study"
+    assert "replay     of study: timings are drawn from a recording" in done.stderr
+
+
+def test_a_dry_run_says_what_it_would_try_and_writes_nothing(native: Path, tmp_path: Path) -> None:
+    found = sweep(native, "--dry-run", "-o", "study", cwd=tmp_path)
+    assert {"NCCL_MIN_P2P_NCHANNELS": 64} in found["first"]
+    assert {"NCCL_BUFFSIZE": 8388608, "NCCL_P2P_NVL_CHUNKSIZE": 1048576} in found["first"]
+    assert not any("NCCL_NCHANNELS_PER_NET_PEER" in item for item in found["first"])
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_process_that_cannot_start_costs_only_its_settings(native: Path, tmp_path: Path) -> None:
+    result = sweep(native, "-o", "study", cwd=tmp_path, P2P_BENCH_FAIL="NCCL_MIN_P2P_NCHANNELS=64")
+    assert result["settings"] == {}
+    assert result["failed"] == {"NCCL_MIN_P2P_NCHANNELS=64": "NCCL: unhandled system error"}
+    assert not (tmp_path / "study" / "p2p.conf").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_race_goes_on(native: Path, tmp_path: Path, number: int) -> None:
+    process = subprocess.Popen(
+        command("sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study"),
+        cwd=tmp_path,
+        env=variables(native, P2P_BENCH_SLOW="0.002"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    runs = tmp_path / "study" / "p2p-runs.jsonl"
+    for _ in eventually(30):
+        if runs.exists() and len(runs.read_text().splitlines()) >= 5:
+            break
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    finished = len(runs.read_text().splitlines())
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 128 + number
+        assert "resume:  nccltune sweep" in said
+    result = sweep(native, "-o", "study", cwd=tmp_path)
+    assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
+    assert result["known"] == finished - 1
+    again = sweep(native, "-o", "study", cwd=tmp_path)
+    assert (again["processes"], again["settings"]) == (0, result["settings"])
+
+
+def test_a_race_with_other_settings_around_it_is_refused(raced: Path, native: Path) -> None:
+    done = run(
+        native,
+        *("sweep", "--p2p", "--gpus", 2, *FAST, "-o", "study"),
+        cwd=raced,
+        code=2,
+        NCCL_BUFFSIZE="8388608",
+    )
+    assert "is a study of another platform" in done.stderr
+    assert "NCCL_BUFFSIZE=8388608 here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--exhaustive"], "--exhaustive: is not for --p2p"),
+        (["--collectives", "allreduce"], "--collectives: is not for --p2p"),
+        (["--sizes", "1-2"], "sizes begin at 4 bytes"),
+        (["--replay", "empty"], "holds no recorded race"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    native: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
+    done = run(native, "sweep", "--p2p", "-o", "study", *options, cwd=tmp_path, code=2)
+    assert words in done.stderr
+    assert not (tmp_path / "study").exists()
