@@ -24,13 +24,15 @@ def build_proof(proof: Proof) -> ProofReport:
     """The rows and sentences of a proof."""
     rules = [_rule(item) for item in proof.rules]
     rules += [_dropped(item) for item in proof.dropped]
+    order = [group.collective.prose for group in proof.groups]
+    order += [row.group for row in rules]
     return ProofReport(
         sentence=sentence(proof),
         how=_how(proof),
         remark=_remark(proof),
         replay=proof.replay and words.printable(proof.replay),
         holds=proof.holding == len(proof.rules) and not proof.slower,
-        rules=sorted(rules, key=lambda row: (row.group, row.min_bytes, row.max_bytes)),
+        rules=sorted(rules, key=lambda row: (order.index(row.group), row.min_bytes)),
         groups=[
             ProofGroupRow(
                 group.collective.prose,

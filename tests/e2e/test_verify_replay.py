@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune verify` against the real bench, on a recording of real machines."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.formats.tuner_csv import config_hash, read_rules
+from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
+from nccltune.model.study import Study
+from nccltune.tune.proof.result import Proof
+from nccltune.tune.proof.sizes import taken
+
+RECORDING = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
+ALLREDUCE = ["--replay", RECORDING, "--collectives", "allreduce"]
+BAD = "allreduce,1048576,8388608,tree,ll,-1,4,4"
+"""At 8 MiB this takes more than twice the time of the default."""
+
+
+def nccltune(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
+    if "NCCLTUNE_NATIVE_DIR" in os.environ:
+        environment["NCCLTUNE_NATIVE_DIR"] = os.environ["NCCLTUNE_NATIVE_DIR"]
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", *map(str, args)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tuned")
+    nccltune("sweep", "-o", "study", *ALLREDUCE, cwd=folder)
+    nccltune("tune", "study", cwd=folder)
+    return folder / "study"
+
+
+@pytest.fixture
+def study(tuned: Path, tmp_path: Path) -> Study:
+    shutil.copytree(tuned, tmp_path / "study")
+    return Study(tmp_path / "study")
+
+
+def verify(study: Study, *args: object, code: int = 0) -> Proof:
+    done = nccltune("verify", "study", "--json", *args, cwd=study.path.parent, code=code)
+    told: dict[str, Any] = json.loads(done.stdout)
+    proof = study.read_json(study.path / "proof.json", Proof)
+    assert told["config_hash"] == proof.config_hash == config_hash(study.config_path.read_bytes())
+    return proof
+
+
+def add_rule(study: Study, row: str) -> None:
+    study.config_path.write_text(study.config_path.read_text() + row + "\n")
+
+
+def labels(study: Study) -> Sequence[str]:
+    return [item.rule.choice.label for item in read_rules(study.config_path).rules]
+
+
+def test_good_rules_hold_and_the_rest_is_left_alone(study: Study) -> None:
+    """As measured: nothing says where the recording is, or that this is a replay."""
+    rules = [item.rule for item in read_rules(study.config_path).rules]
+    proof = verify(study, "--check")
+    assert proof.replay == "h200x4-as-4-nodes"
+    assert [item.rule for item in proof.rules] == rules
+    assert proof.holding == len(rules) >= 2
+    assert all(item.gain_low is not None and item.gain_low > 1.1 for item in proof.rules)
+    assert all(item.expected is not None for item in proof.rules)
+    assert (proof.slower, proof.dropped, proof.reason) == (0, [], "done")
+    (group,) = proof.groups
+    for size in group.sizes:
+        index = taken(rules, group.collective, size.bytes, group.scale)
+        assert size.choice == (None if index is None else rules[index].choice.label)
+        assert (size.verdict == "left alone") == (size.choice is None)
+    assert sum(size.between for size in group.sizes) >= len(group.sizes) // 3
+
+
+def test_what_tuned_ran_stands_in_the_samples_and_is_not_tuned_on(study: Study) -> None:
+    before = study.read_json(study.tuning_path, dict)
+    proof = verify(study)
+    made = [sample for sample in study.samples() if sample.source.verifies]
+    assert {sample.choice for sample in made} == {DEFAULT, TUNED_RUN}
+    assert {sample.source.tool for sample in made} == {"nccltune-bench replay verify"}
+    assert len(made) == proof.points
+    rules = [item.rule for item in proof.rules]
+    for sample in made:
+        if sample.choice != TUNED_RUN:
+            continue
+        index = taken(rules, sample.collective, sample.bytes, proof.groups[0].scale)
+        ran = sample.ran
+        if index is not None:
+            assert isinstance(ran, Choice)
+            assert ran.without_channels() == rules[index].choice.without_channels()
+    nccltune("tune", "study", cwd=study.path.parent)
+    after = study.read_json(study.tuning_path, dict)
+    assert after["samples"] == before["samples"]
+    assert after["groups"] == before["groups"]
+
+
+def test_a_bad_rule_is_removed_named_and_the_rest_proven_again(study: Study) -> None:
+    good = labels(study)
+    add_rule(study, BAD)
+    before = study.config_path.read_text()
+    done = nccltune("verify", "study", cwd=study.path.parent)
+    assert "1 removed · 0 sizes slower" in done.stdout
+    assert "removed     all-reduce 1 MiB - 8 MiB tree/ll" in done.stdout
+    assert "slower: 0." in done.stdout
+    assert labels(study) == good
+    assert (study.path / "tuner.conf.before-verify").read_text() == before
+    assert "# removed by nccltune verify (slower: 0." in study.config_path.read_text()
+    proof = study.read_json(study.path / "proof.json", Proof)
+    assert [len(item.rules) for item in proof.passes] == [len(good) + 1, len(good)]
+    assert proof.holding == len(good)
+    inside = [s for s in proof.groups[0].sizes if (1 << 20) <= s.bytes <= (8 << 20)]
+    assert {size.verdict for size in inside} == {"left alone"}
+    report = nccltune("report", "study", "--terminal", cwd=study.path.parent)
+    assert "removed     all-reduce 1 MiB - 8 MiB tree/ll" in report.stdout
+
+
+def test_check_says_that_something_was_removed(study: Study) -> None:
+    add_rule(study, BAD)
+    assert len(verify(study, "--check", code=1).dropped) == 1
+    # What is left has been proven.
+    assert verify(study).dropped
+
+
+def test_the_same_command_measures_nothing_twice(study: Study) -> None:
+    add_rule(study, BAD)
+    config = study.config_path.read_text()
+    first = verify(study)
+    again = verify(study)
+    assert (again.points, again.known) == (0, again.known)
+    assert again.known > 0
+    assert again.rules == first.rules
+    assert again.groups == first.groups
+    assert again.dropped == first.dropped
+    # Tuned again, the bad rule goes the same way without a measurement.
+    study.config_path.write_text(config)
+    back = verify(study)
+    assert back.points == 0
+    assert back.groups == first.groups
+
+
+def test_an_interrupted_proof_goes_on_where_it_stopped(study: Study, tmp_path: Path) -> None:
+    whole = Study(tmp_path / "whole" / "study")
+    shutil.copytree(study.path, whole.path)
+    part = verify(study, "--budget", "0.3")
+    assert part.reason == "budget"
+    assert "open" in {item.verdict for item in part.rules}
+    rest, uninterrupted = verify(study), verify(whole)
+    assert rest.known == part.points > 0
+    assert rest.points + rest.known == uninterrupted.points
+    assert rest.groups == uninterrupted.groups
+    assert rest.rules == uninterrupted.rules
+
+
+def test_anew_measures_everything_again(study: Study) -> None:
+    first, again = verify(study), verify(study, "--anew")
+    assert (again.points, again.known) == (first.points, 0)
+    assert again.passes[0].first_round == 100
+    assert again.groups != first.groups
+
+
+def test_what_the_recording_lacks_is_told_and_kept(study: Study) -> None:
+    add_rule(study, "broadcast,1024,65536,ring,ll,-1,4,4")
+    done = nccltune("verify", "study", cwd=study.path.parent)
+    assert "1 not verifiable here" in done.stdout
+    assert "could not be measured" in done.stdout
+    assert labels(study)[-1] == "ring/ll"
+    assert not (study.path / "tuner.conf.before-verify").exists()
+
+
+def test_a_study_of_another_machine_is_refused(study: Study) -> None:
+    other = RECORDING.with_name("h200x4-1-node")
+    done = nccltune("verify", "study", "--replay", other, cwd=study.path.parent, code=2)
+    assert "is a study of another platform: number of nodes 4 there, 1 here" in done.stderr
+    assert "proven where they were measured" in done.stderr
+    assert not (study.path / "proof.json").exists()
+
+
+def test_every_screen_says_replay(study: Study) -> None:
+    done = nccltune("verify", "study", cwd=study.path.parent)
+    assert "replay     of h200x4-as-4-nodes" in done.stderr
+    assert "replay     of h200x4-as-4-nodes" in done.stdout
+    report = nccltune("report", "study", "--json", cwd=study.path.parent)
+    assert json.loads(report.stdout)["proof"]["replay"] == "h200x4-as-4-nodes"
+
+
+def test_a_changed_configuration_has_no_proof(study: Study) -> None:
+    verify(study)
+    add_rule(study, BAD)
+    done = nccltune("report", "study", "--json", cwd=study.path.parent)
+    assert json.loads(done.stdout)["proof"] is None
+    assert "proof.json is of another configuration" in done.stderr
