@@ -47,21 +47,16 @@ def build_proof(proof: Proof) -> ProofReport:
 
 def sentence(proof: Proof) -> str:
     """`2 of 3 rules hold · 0 sizes slower · noise floor 1.1 %`."""
-    total = len(proof.rules) + sum(item.narrowed is None for item in proof.dropped)
+    removed = sum(item.narrowed is None for item in proof.dropped)
+    total = len(proof.rules) + removed
     parts = [f"{proof.holding} of {words.counted(total, 'rule')} hold"]
     if total == 1:
-        parts = ["the rule holds" if proof.holding else "the rule does not hold (yet)"]
-    if total == 0:
-        parts = ["no rules"]
-    still_open = sum(item.verdict == "open" for item in proof.rules)
-    unverified = sum(item.verdict == "unverified" for item in proof.rules)
-    removed = sum(item.narrowed is None for item in proof.dropped)
-    narrowed = len(proof.dropped) - removed
+        parts = ["the rule holds"] if proof.holding else ["the rule does not hold"] * removed
     for number, what in (
         (removed, "removed"),
-        (narrowed, "narrowed"),
-        (still_open, "not decided"),
-        (unverified, "not verifiable here"),
+        (len(proof.dropped) - removed, "narrowed"),
+        (sum(item.verdict == "open" for item in proof.rules), "not decided"),
+        (sum(item.verdict == "unverified" for item in proof.rules), "not verifiable here"),
     ):
         parts += [f"{number} {what}"] if number else []
     parts.append(f"{words.counted(proof.slower, 'size')} slower")

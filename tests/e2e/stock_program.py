@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Behaves like all_reduce_perf with NCCL 2.28 in it, as far as `nccltune verify` can see.
+
+stock_program.py [--no-log] [--ignore-plugin] [--fail]
+
+The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
+rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+from nccltune.native import PluginHost
+from nccltune.native.records import Decided
+from tests.unit.formats.maker import Made, Point
+
+SIZES = [1 << power for power in range(10, 21, 2)]
+NCCLS_OWN = "RING", "SIMPLE"
+
+
+def decide(plugin: str | None) -> tuple[list[str], dict[int, tuple[str, str]]]:
+    """What a plugin logs, and what runs at every size."""
+    if plugin is None or "--ignore-plugin" in sys.argv:
+        return [], dict.fromkeys(SIZES, NCCLS_OWN)
+    ran = {}
+    with PluginHost(plugin, nccl_version="2.28.9", scale=Scale(4, 4)) as host:
+        lines = [line.text for line in host.init.log]
+        for size in SIZES:
+            decided = host.decide(Collective.ALLREDUCE, size).decided
+            ran[size] = NCCLS_OWN
+            if isinstance(decided, Decided) and decided.algorithm and decided.protocol:
+                ran[size] = decided.algorithm.name, decided.protocol.name
+    return ["TUNER/Plugin: Using nccltune (v5)", *lines], ran
+
+
+def main() -> None:
+    if "--fail" in sys.argv:
+        sys.exit(3)
+    said, ran = decide(os.environ.get("NCCL_TUNER_PLUGIN"))
+    if "--no-log" not in sys.argv:
+        name = os.environ["NCCL_DEBUG_FILE"].replace("%h", "alpha").replace("%p", str(os.getpid()))
+        lines = [
+            "ncclCommInitRankConfig comm 0x1 rank 0 nRanks 4 nNodes 4 localRanks 1 localRank 0",
+            *said,
+        ]
+        for size, (algorithm, protocol) in ran.items():
+            choice = f"Algo {algorithm} proto {protocol} channel{{Lo..Hi}}={{0..3}}"
+            lines.append(f"AllReduce: {size} Bytes -> {choice}")
+        prefix = f"alpha:{os.getpid()}:77 [0] NCCL INFO "
+        text = "".join(f"{prefix}{line}\n" for line in lines)
+        Path(name).write_text(text, encoding="utf-8")
+    times = {size: 20.0 if ran[size] == NCCLS_OWN else 15.0 for size in SIZES}
+    made = Made(
+        tuple(Point(size, times[size], times[size] + 1) for size in SIZES), one_process=False
+    )
+    sys.stdout.write(made.text())
+
+
+main()

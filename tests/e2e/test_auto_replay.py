@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune auto`: the whole loop on a recording, in one command."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from nccltune.formats.tuner_csv import read_rules
+from nccltune.model.study import Study
+from nccltune.tune.proof.result import Proof
+from tests.e2e.test_verify_replay import RECORDING, nccltune
+
+SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
+
+
+def test_one_command_leaves_a_proven_study_and_says_so_in_order(tmp_path: Path) -> None:
+    done = nccltune("auto", "--replay", RECORDING, "-o", "studies/x", cwd=tmp_path)
+    order = ["platform", "replay", "checks", "replay", "analysis", "tune", "verify"]
+    assert [line.split()[0] for line in done.stdout.splitlines()[:7]] == order
+    tail = done.stdout.splitlines()[-2:]
+    assert tail[0] == "report     studies/x/report.html"
+    assert tail[1].startswith("deploy     nccltune env studies/x")
+    assert "set in the recording: NCCL_NVLS_ENABLE=0 (NVLink SHARP is off)" in done.stdout
+    study = Study(tmp_path / "studies" / "x")
+    proof = study.read_json(study.path / "proof.json", Proof)
+    assert proof.holding == len(proof.rules) == len(read_rules(study.config_path).rules) > 0
+    assert proof.slower == 0
+    assert study.findings_path.is_file()
+    page = study.report_path.read_text(encoding="utf-8")
+    assert '<section id="proof">' in page
+    assert "A replay of <em>h200x4-as-4-nodes</em>" in page
+
+
+def test_json_holds_every_step_and_nothing_else_is_on_stdout(tmp_path: Path) -> None:
+    done = nccltune("auto", *SMALL, "-o", "x", "--json", cwd=tmp_path)
+    told = json.loads(done.stdout)
+    assert {"platform", "sweep", "tuning", "proof", "report"} <= told.keys()
+    assert told["platform"]["replay"] == told["proof"]["replay"] == "h200x4-as-4-nodes"
+    assert "checks" in done.stderr
+
+
+def test_the_same_command_again_measures_nothing(tmp_path: Path) -> None:
+    first = json.loads(nccltune("auto", *SMALL, "-o", "x", "--json", cwd=tmp_path).stdout)
+    again = json.loads(nccltune("auto", *SMALL, "-o", "x", "--json", cwd=tmp_path).stdout)
+    assert again["sweep"]["points"] == again["proof"]["points"] == 0
+    assert again["proof"]["groups"] == first["proof"]["groups"]
+
+
+def test_without_a_name_the_study_is_called_after_the_recording(tmp_path: Path) -> None:
+    done = nccltune("auto", *SMALL, "--sizes", "1K-64K", cwd=tmp_path)
+    assert "studies/replay-of-h200x4-as-4-nodes/report.html" in done.stdout
+
+
+def test_where_the_default_is_right_there_is_nothing_to_verify(tmp_path: Path) -> None:
+    done = nccltune(
+        *("auto", "--replay", RECORDING.with_name("h200x4-1-node"), "-o", "x"),
+        *("--collectives", "allreduce", "--sizes", "1K-64K"),
+        cwd=tmp_path,
+    )
+    assert "verify     no rules, so there is nothing to verify" in done.stdout
+    assert "deploy     nothing: NCCL's default is left as it is" in done.stdout
+    assert (tmp_path / "x" / "report.html").is_file()
+
+
+def test_an_interruption_anywhere_loses_nothing(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "nccltune.cli", "auto", "--replay", str(RECORDING), "-o", "x"]
+    process = subprocess.Popen(
+        line, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    samples = tmp_path / "x" / "samples.jsonl"
+    while process.poll() is None and not (samples.exists() and samples.stat().st_size > 20_000):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), said
+    if process.returncode:
+        assert f"resume:  nccltune auto --output x --replay {RECORDING}" in said
+    before = samples.read_bytes()
+    nccltune("auto", "--replay", RECORDING, "-o", "x", cwd=tmp_path)
+    assert samples.read_bytes().startswith(before)
+    points = [
+        (s.source.tool, s.collective, s.bytes, str(s.choice), s.round, s.repeat)
+        for s in Study(tmp_path / "x").samples()
+    ]
+    assert len(points) == len(set(points))

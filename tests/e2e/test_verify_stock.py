@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune verify STUDY -- COMMAND`: the deployed file, seen through NCCL's log."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccltune.formats.tuner_csv import config_hash
+from nccltune.model.study import Study
+from nccltune.native import tuner_path
+from nccltune.tune.proof.stock import StockProof
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, str(Path(__file__).with_name("stock_program.py"))]
+CONFIG = """\
+# nccltune: schema=1
+allreduce,2048,32768,tree,ll,-1,4,4
+allreduce,32769,131072,tree,simple,-1,4,4
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    made = Study.create(tmp_path / "study")
+    made.platform_path.write_text('{"name": "study"}')
+    made.config_path.write_text(CONFIG)
+    return made
+
+
+def verify(
+    study: Study, *program: str, code: int = 0, options: tuple[str, ...] = (), **more: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("NCCL_")}
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    done = subprocess.run(
+        [sys.executable, "-m", "nccltune.cli", "verify", "study", *options, "--", *program],
+        cwd=study.path.parent,
+        env={**kept, "PYTHONPATH": paths, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def kept(study: Study) -> StockProof:
+    return study.read_json(study.path / "deployed.json", StockProof)
+
+
+def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
+    done = verify(study, *PROGRAM)
+    hash_ = config_hash(CONFIG.encode())
+    assert f"plugin     loaded, content {hash_}: 2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
+    assert "rules      followed at 3 of 3 points; left alone as before: 3" in done.stdout
+    assert "one run each, not paired" in done.stdout
+    # What the program says is passed on, as talk.
+    assert done.stderr.count("# Collective test starting: all_reduce_perf") == 2
+    proof = kept(study)
+    assert proof.problems == []
+    assert (proof.before.tuner, proof.after.tuner) == (None, "nccltune")
+    assert proof.after.config_hashes == [hash_]
+    found = {point.bytes: point for point in proof.points}
+    assert found[4096].rule == "tree/ll"
+    assert (found[4096].before, found[4096].after) == ("ring/simple/4", "tree/ll/4")
+    assert (found[4096].before_us, found[4096].after_us) == (20.0, 15.0)
+    assert found[1 << 20].verdict == "left alone"
+
+
+def test_json_is_the_whole_result(study: Study) -> None:
+    told = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
+    assert told["problems"] == []
+    assert len(told["points"]) == 6
+
+
+def test_settings_of_ours_in_the_shell_are_not_in_the_run_without(study: Study) -> None:
+    more = {"NCCL_TUNER_PLUGIN": str(tuner_path()), "NCCLTUNE_CONFIG": "/no/such.conf"}
+    verify(study, *PROGRAM, **more)
+    assert kept(study).before.config_hashes == []
+    assert kept(study).problems == []
+
+
+def test_a_plugin_that_is_not_loaded_is_a_finding_with_a_way_out(study: Study) -> None:
+    done = verify(study, *PROGRAM, "--ignore-plugin", code=1)
+    assert "finding    NCCL did not load our plugin with this configuration" in done.stdout
+    assert "-x NCCL_TUNER_PLUGIN" in done.stdout
+    assert "at 3 of 3 points NCCL did not run what the rule says" in done.stdout
+    assert "the rule says tree/ll" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ([*PROGRAM, "--no-log"], 2, "left no log of NCCL's"),
+        ([*PROGRAM, "--fail"], 4, "the command ended with status 3 without the plugin"),
+        (["no-such-program"], 2, "no-such-program: cannot be started"),
+    ],
+)
+def test_a_command_that_cannot_tell_is_an_error(
+    study: Study, program: list[str], code: int, words: str
+) -> None:
+    assert words in verify(study, *program, code=code).stderr
+    assert not (study.path / "deployed.json").exists()
