@@ -185,8 +185,9 @@ void Ensemble::Handle(size_t process, Message message) {
   } else if (message.type == MessageType::kLeaving) {
     Lost(process, message.payload);
   } else if (message.type == awaited_) {
-    if (IsFatal(message.type, message.payload) && !cut_)
+    if (!cut_ && IsFatal(message.type, message.payload)) {
       cut_ = Clock::now() + surroundings_.after_fatal;
+    }
     answers_[process] = std::move(message.payload);
   }
 }

@@ -88,10 +88,11 @@ class Finder {
                   "give both to every process");
     }
     if (!flags_.rank) return true;
+    const int rank = *flags_.rank;
+    const int size = *flags_.size;
     // By hand the processes are mostly those of one host.
-    *claim = Claim{
-        *flags_.rank, *flags_.size, *flags_.rank,
-        "--rank " + std::to_string(*flags_.rank) + " of --size " + std::to_string(*flags_.size)};
+    *claim = Claim{rank, size, rank,
+                   "--rank " + std::to_string(rank) + " of --size " + std::to_string(size)};
     return true;
   }
 

@@ -204,8 +204,8 @@ int Run(const Options& options) {
   meeting.interrupt = signals.descriptor();
   if (!leads) {
     std::optional<Wire> wire;
-    if (const auto failure = Join(meeting, &wire))
-      return Report(FailureOf(*failure, signals), told);
+    const auto failure = Join(meeting, &wire);
+    if (!wire) return Report(FailureOf(failure.value_or(MeetingFailure()), signals), told);
     return Play(meeting.world, std::move(backend), std::move(*wire), signals);
   }
   std::vector<Wire> wires;

@@ -122,9 +122,8 @@ std::string ParseTable(const Value& value, Request* request) {
   members.Sizes(bytes, &request->bytes);
   members.Seconds("timeout_s", timeout, kLongestTimeout, &step.timeout_s);
   if (!problem.empty()) return problem;
-  if (!IsTuned(step.collective))
-    return "no tuner is asked about " + collective + ": it has no table";
-  return "";
+  if (IsTuned(step.collective)) return "";
+  return "no tuner is asked about " + collective + ": it has no table";
 }
 
 std::string ParseHello(const Value& value) {

@@ -67,6 +67,7 @@ Words RedopNames();
 template <typename Enum>
 std::vector<Enum> AllOf(Words words) {
   std::vector<Enum> all;
+  all.reserve(words.size());
   for (size_t i = 0; i < words.size(); ++i) all.push_back(static_cast<Enum>(i));
   return all;
 }

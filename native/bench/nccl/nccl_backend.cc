@@ -71,7 +71,7 @@ Failure NcclBackend::OnAll(const GpuTask& task, const Limit& limit, const std::s
   const auto work = std::make_shared<Work>();
   work->task = task;
   work->failures.resize(body_->gpus.size());
-  Team* const team = &*team_;
+  Team* const team = team_.get();
   const auto run = [work, body = body_, team](size_t member) {
     Failure& failure = work->failures[member];
     failure = work->task(body->gpus[member], member);
@@ -163,7 +163,8 @@ Failure NcclBackend::Apply(const Step& step) {
 StepResult NcclBackend::Run(const Step& step) {
   StepResult result;
   const Limit limit(step.timeout_s);
-  if ((result.error = PrepareAll(step, limit))) return result;
+  result.error = PrepareAll(step, limit);
+  if (result.error) return result;
   const auto outcomes = std::make_shared<std::vector<StepOutcome>>(body_->gpus.size());
   const auto task = [step, outcomes, body = body_](Gpu& gpu, size_t member) {
     return RunStep(gpu, step, *body->observer, &(*outcomes)[member]);
@@ -197,12 +198,14 @@ TableResult NcclBackend::Table(const Step& asked) {
     return result;
   }
   const Limit limit(step.timeout_s);
-  if ((result.error = PrepareAll(step, limit))) return result;
+  result.error = PrepareAll(step, limit);
+  if (result.error) return result;
   const auto seen = std::make_shared<std::vector<Observation>>(body_->gpus.size());
   const auto task = [step, seen, body = body_](Gpu& gpu, size_t member) {
     return RunOnce(gpu, step, *body->observer, &(*seen)[member]);
   };
-  if ((result.error = OnAll(task, limit, InWords(step)))) return result;
+  result.error = OnAll(task, limit, InWords(step));
+  if (result.error) return result;
   const std::optional<nccltune_tuner_table>& table = seen->front().table;
   if (!table) {
     result.error = bench::Unsupported("NCCL " + ToString(body_->nccl->version()) +

@@ -66,7 +66,6 @@ class NcclBackend final : public Backend {
   };
 
   std::optional<OpenError> OpenLibraries(const World& world);
-  std::optional<OpenError> CheckTuner() const;
   Introduction IntroductionOf(std::optional<OpenError> error) const;
   std::optional<OpenError> Connect(const World& world);
   std::optional<OpenError> ProveTuner();
@@ -89,7 +88,7 @@ class NcclBackend final : public Backend {
   int nodes_ = 0;
   int compute_capability_ = 0;
   std::optional<Needs> agreed_;  // of the last step that all processes could prepare
-  std::optional<Team> team_;
+  std::unique_ptr<Team> team_;
   std::mutex abort_mutex_;
   bool closed_ = false;
 };

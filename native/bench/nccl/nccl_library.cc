@@ -87,12 +87,14 @@ bool NcclLibrary::TakeFunctions(OpenError* error) {
   int code = 0;
   // The version first: it says more about an old library than a name that it lacks.
   library_->Find("ncclGetVersion", &functions_.ncclGetVersion, &missing);
-  if (functions_.ncclGetVersion == nullptr || functions_.ncclGetVersion(&code) != abi::kSuccess ||
-      !NcclVersionFromCode(code)) {
+  const bool tells =
+      functions_.ncclGetVersion != nullptr && functions_.ncclGetVersion(&code) == abi::kSuccess;
+  const std::optional<NcclVersion> version = tells ? NcclVersionFromCode(code) : std::nullopt;
+  if (!version) {
     *error = {kind, where + " is no NCCL: it tells no version", kHint};
     return false;
   }
-  version_ = *NcclVersionFromCode(code);
+  version_ = *version;
   if (version_ < kOldest) {
     *error = {kind,
               "NCCL " + ToString(version_) + " (" + where +

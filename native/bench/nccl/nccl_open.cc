@@ -86,7 +86,7 @@ std::optional<OpenError> NcclBackend::Open(const World& world, Exchange* exchang
   }
   {
     const std::lock_guard<std::mutex> lock(abort_mutex_);
-    team_.emplace(body_->gpus.size());
+    team_ = std::make_unique<Team>(body_->gpus.size());
   }
   if (auto error = Connect(world)) return error;
   if (auto error = ProveTuner()) return error;
@@ -105,6 +105,11 @@ std::optional<OpenError> NcclBackend::OpenLibraries(const World& world) {
                          std::to_string(options_.tuner_path.size()) + " characters; NCCL reads " +
                          std::to_string(kLongestPluginName),
                      "a link with a shorter path will do: --tuner PATH", world.first_rank()};
+  }
+  std::string reason;
+  if (TunerControl::Open(options_.tuner_path, &reason) == nullptr) {
+    return OpenError{OpenError::Kind::kBadInput, options_.tuner_path + " " + reason,
+                     "--tuner names this version's libnccl-tuner-nccltune.so", world.first_rank()};
   }
   setenv("NCCL_TUNER_PLUGIN", options_.tuner_path.c_str(), 1);
   CallProbe::Announce();
@@ -176,30 +181,21 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
   return std::nullopt;
 }
 
-std::optional<OpenError> NcclBackend::CheckTuner() const {
-  const std::string& path = options_.tuner_path;
-  const bool loaded = IsLoaded(path);
-  std::string reason;
-  body_->control = TunerControl::Open(path, &reason);
-  if (body_->control == nullptr) {
-    return OpenError{OpenError::Kind::kBadInput, path + " " + reason,
-                     "--tuner names this version's libnccl-tuner-nccltune.so", -1};
-  }
-  if (loaded) return std::nullopt;
-  return OpenError{OpenError::Kind::kFailed, "NCCL did not load the tuner plugin " + path,
-                   "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did",
-                   body_->gpus.front().rank()};
-}
-
 // That the plugin is there does not yet mean that NCCL asks it.
 std::optional<OpenError> NcclBackend::ProveTuner() {
+  const int rank = body_->gpus.front().rank();
+  const std::string& path = options_.tuner_path;
   Failure failure;
-  std::string hint;
-  if (const auto error = CheckTuner()) {
-    failure = StepError{ErrorKind::kNccl, error->text, error->rank, true};
-    hint = error->hint;
+  std::string reason;
+  const bool loaded = IsLoaded(path);
+  body_->control = TunerControl::Open(path, &reason);
+  if (!loaded || body_->control == nullptr) {
+    failure = StepError{ErrorKind::kNccl, "NCCL did not load the tuner plugin " + path, rank, true};
   }
-  if (auto error = Agree(exchange_, failure)) return FromStep(*error, hint);
+  if (auto error = Agree(exchange_, failure)) {
+    return FromStep(*error,
+                    "NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING shows what it did");
+  }
   body_->observer.emplace(*body_->control);
   const auto task = [body = body_](Gpu& gpu, size_t) -> Failure {
     const Observer::Looking looking(*body->observer, gpu.rank());
@@ -209,17 +205,18 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
   failure = OnAll(task, Limit(kProofLimitS), "the first all-reduce");
   const auto decision = body_->control->LastDecision(Collective::kAllReduce);
   if (!failure && !decision) {
-    failure = StepError{ErrorKind::kNccl,
-                        "NCCL loaded the tuner plugin " + options_.tuner_path +
-                            " and does not ask it about an all-reduce",
-                        body_->gpus.front().rank(), true};
+    failure = StepError{
+        ErrorKind::kNccl,
+        "NCCL loaded the tuner plugin " + path + " and does not ask it about an all-reduce", rank,
+        true};
   }
   if (auto error = Agree(exchange_, failure)) {
     return FromStep(*error, "another tuner may have taken its place, see NCCL_DEBUG=INFO");
   }
-  CallProbe::Take(body_->gpus.front().rank());
-  interface_version_ = decision->interface_version;
-  nodes_ = static_cast<int>(decision->nodes);
+  CallProbe::Take(rank);
+  const nccltune_tuner_decision seen = decision.value_or(nccltune_tuner_decision{});
+  interface_version_ = seen.interface_version;
+  nodes_ = static_cast<int>(seen.nodes);
   return std::nullopt;
 }
 

@@ -21,7 +21,7 @@ std::unique_ptr<OpenedLibrary> OpenedLibrary::Open(const std::string& name, std:
 
 std::string OpenedLibrary::Path() const {
   link_map* map = nullptr;
-  if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0 || map == nullptr) return "";
   const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(map->l_name, nullptr),
                                                              &std::free);
   return resolved == nullptr ? std::string(map->l_name) : std::string(resolved.get());

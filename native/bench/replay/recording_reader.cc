@@ -189,9 +189,10 @@ class RecordingReader {
       Fail(study_, "was recorded at several scales:" + listed, "name one with --scale NODES/RANKS");
       return false;
     }
-    const auto found = asked_scale_ ? by_scale_.find(*asked_scale_) : by_scale_.begin();
+    const Scale scale = asked_scale_.value_or(by_scale_.begin()->first);
+    const auto found = by_scale_.find(scale);
     if (found == by_scale_.end()) {
-      Fail(study_, "was not recorded at " + InWords(*asked_scale_) + " but at" + listed,
+      Fail(study_, "was not recorded at " + InWords(scale) + " but at" + listed,
            "name one of them with --scale NODES/RANKS");
       return false;
     }

@@ -102,7 +102,7 @@ ReplayBackend::Running ReplayBackend::Decide(const Step& step) {
     request.costs.reset();
   }
   const host::Decision decision = host_->Decide(request);
-  if (decision.outcome == host::Outcome::kFails) {
+  if (decision.failure) {
     running.error = StepError{ErrorKind::kNccl, decision.failure->text, -1, true};
     return running;
   }

@@ -106,7 +106,9 @@ TEST_F(NcclOpen, ATunerPathThatNcclWouldCut) {
 
 TEST_F(NcclOpen, ATunerThatIsNotOurs) {
   options_.tuner_path = FAKE_CUDA;
-  EXPECT_NE(Refused().text.find("has no control interface"), std::string::npos);
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kBadInput);
+  EXPECT_NE(error.text.find("has no control interface"), std::string::npos);
 }
 
 TEST_F(NcclOpen, ATunerThatNcclDidNotLoad) {
