@@ -3,12 +3,14 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from nccltune.cli.bench_options import platform_of_bench, show_start
+from nccltune.cli.manner import Manner
 from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout
+from nccltune.cli.ticker import ticking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,17 +25,7 @@ SIZES = "4K-256M"
 """What is raced over where nobody says."""
 CONF = "p2p.conf"
 RESULT = "p2p.json"
-_LINE_EVERY_S = 5.0
 _INDENT = 11
-
-
-class Manner(NamedTuple):
-    """How to run: say only what would be measured, print JSON; `again` is the command that
-    resumes."""
-
-    again: str
-    dry_run: bool = False
-    as_json: bool = False
 
 
 def race(path: Path, launch: "Launch", wanted: "Wanted", manner: Manner) -> int:
@@ -65,7 +57,8 @@ def race(path: Path, launch: "Launch", wanted: "Wanted", manner: Manner) -> int:
             study.write_json(study.platform_path, platform)
         show_start(platform, first.hello.nccl.came_from)
         _warn_of_settings(platform)
-        told = stack.enter_context(_watching(stderr(), platform.replay))
+        name = "replay" if platform.replay else "race"
+        told = stack.enter_context(ticking(stderr(), name, _words))
         driver = Driver(start, first, Runs(study), wanted, told)
         try:
             verdict = driver.run()
@@ -166,38 +159,15 @@ def _show_plan(platform: "Platform", driver: "Driver", as_json: bool) -> None:
     )
 
 
-@contextlib.contextmanager
-def _watching(console: "Console", replay: str | None) -> "Iterator[Callable[[Status], None]]":
-    """Something that shows where a race stands: one live line on a terminal, else lines now and
-    then."""
-    import time
-
+def _words(status: "Status") -> str:
     from nccltune.cli.progress import seconds_words
 
-    name = "replay" if replay else "race"
-
-    def words(status: "Status") -> str:
-        gain = "" if status.gain is None else f" {status.gain:.3f}x"
-        label = status.settings.label
-        tail = "" if label == "default" else gain
-        return (
-            f"{name:<11}{status.stage:<9} process {status.processes + status.known}  {label}{tail}"
-            f"  {seconds_words(status.left_s)} left"
-        )
-
-    if console.is_terminal:
-        with console.status("race       NCCL starts") as live:
-            yield lambda status: live.update(words(status))
-        return
-    last = time.monotonic()
-
-    def line(status: "Status") -> None:
-        nonlocal last
-        if time.monotonic() - last >= _LINE_EVERY_S:
-            last = time.monotonic()
-            console.print(words(status), markup=False, soft_wrap=True)
-
-    yield line
+    label = status.settings.label
+    gain = f" {status.gain:.3f}x" if status.gain is not None and label != "default" else ""
+    return (
+        f"{status.stage:<9}process {status.processes + status.known}  {label}{gain}  "
+        f"{seconds_words(status.left_s)} left"
+    )
 
 
 def _show(verdict: "Verdict", study: "Study") -> None:

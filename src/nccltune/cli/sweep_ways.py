@@ -12,7 +12,12 @@ from nccltune.cli.bench_options import (
     command_line,
     launch_from,
     terminated_like_interrupted,
+    wanted_from,
 )
+from nccltune.cli.manner import Manner
+
+_NCCL_TESTS_ROUNDS = 4
+"""So many timings of a point tell their own noise."""
 
 
 def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,6 +28,18 @@ def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--p2p",
                 is_flag=True,
                 help="Race settings of native send/recv instead; each needs processes of its own.",
+            ),
+            click.option(
+                "--with-nccl-tests",
+                "nccl_tests",
+                metavar="DIR",
+                type=click.Path(path_type=Path, exists=True, file_okay=False),
+                help="Use these nccl-tests binaries instead of our bench: a process a choice.",
+            ),
+            click.option(
+                "--launch-prefix",
+                metavar="COMMAND",
+                help="With nccl-tests: what starts a process for each GPU, such as 'mpirun -np 8'.",
             ),
         )
     ):
@@ -43,17 +60,41 @@ def other_way(
 ) -> int | None:
     """Sweep in another way where the options ask for one: the exit code. None where they do not;
     the options of the ways are taken out of `options` then."""
-    p2p = options.pop("p2p")
-    if not p2p:
+    from nccltune.model.errors import InputError
+
+    p2p, folder = options.pop("p2p"), options.pop("nccl_tests")
+    prefix = options.pop("launch_prefix")
+    if prefix is not None and folder is None:
+        raise InputError("is for --with-nccl-tests", where="--launch-prefix")
+    if not p2p and folder is None:
         return None
-    from nccltune.cli.sweep_p2p import SIZES, Manner, race
+    way = "--p2p" if p2p else "--with-nccl-tests"
+    if p2p and folder is not None:
+        raise InputError("has its own bench", where="--p2p", hint="leave out --with-nccl-tests")
+    if exhaustive:
+        raise InputError(f"is not for {way}", where="--exhaustive")
+    manner = Manner(command_line(context), dry_run, as_json)
+    with terminated_like_interrupted():
+        if p2p:
+            return _race(context, path, options, budget, rounds, manner)
+        return _drive(context, path, options, folder, prefix, budget, rounds, manner)
+
+
+def _race(
+    context: click.Context,
+    path: Path,
+    options: dict[str, Any],
+    budget: float | None,
+    rounds: int | None,
+    manner: Manner,
+) -> int:
+    from nccltune.cli.sweep_p2p import SIZES, race
     from nccltune.measure.p2p.driver import Wanted
     from nccltune.model.errors import InputError
     from nccltune.model.sizes import parse_range
 
-    for name, value in (("--exhaustive", exhaustive), ("--rounds", rounds)):
-        if value:
-            raise InputError("is not for --p2p, which races", where=name)
+    if rounds is not None:
+        raise InputError("is not for --p2p, which races", where="--rounds")
     if _given(context, "collectives"):
         raise InputError("is not for --p2p: send/recv is what is raced", where="--collectives")
     if options["gain_threshold"] <= 0:
@@ -62,9 +103,48 @@ def other_way(
     if low < 4:
         raise InputError("sizes begin at 4 bytes, one element", where="--sizes")
     wanted = Wanted(low, high, options["gain_threshold"], budget, options["seed"])
-    launch = launch_from({name: options[name] for name in LAUNCH})
-    with terminated_like_interrupted():
-        return race(path, launch, wanted, Manner(command_line(context), dry_run, as_json))
+    return race(path, launch_from({name: options[name] for name in LAUNCH}), wanted, manner)
+
+
+def _drive(
+    context: click.Context,
+    path: Path,
+    options: dict[str, Any],
+    folder: Path,
+    prefix: str | None,
+    budget: float | None,
+    rounds: int | None,
+    manner: Manner,
+) -> int:
+    import shlex
+
+    from nccltune.cli.sweep_nccl_tests import drive
+    from nccltune.measure.gpus import visible_gpus
+    from nccltune.measure.nccl_tests.binaries import Site
+    from nccltune.measure.nccl_tests.driver import Wanted
+    from nccltune.model.errors import InputError
+
+    for name in ("emulate_nodes", "processes", "nccl", "replay", "gain_threshold"):
+        if _given(context, name):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError("is not for --with-nccl-tests", where=option)
+    if prefix is not None and options["gpus"] is not None:
+        raise InputError(
+            "the launcher of --launch-prefix says how many processes, each with one GPU",
+            where="--gpus",
+        )
+    asked = wanted_from(options)
+    wanted = Wanted(
+        asked.collectives,
+        asked.low,
+        asked.high,
+        rounds or _NCCL_TESTS_ROUNDS,
+        budget,
+        asked.seed,
+    )
+    gpus = 1 if prefix is not None else options["gpus"] or visible_gpus("name --gpus")
+    site = Site(folder.absolute(), gpus, tuple(shlex.split(prefix or "")))
+    return drive(path, site, wanted, manner)
 
 
 def _given(context: click.Context, name: str) -> bool:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program to its end, or ends it and everything it started."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, NamedTuple
+
+from nccltune.model.errors import PlatformError
+from nccltune.native.line_process import ending
+
+_PR_SET_PDEATHSIG = 1
+_KEPT_BYTES = 64 * 1024
+_libc = ctypes.CDLL(None)
+
+
+class Ended(NamedTuple):
+    """How a program ended: `status` as in `Popen.returncode`, None where it took too long."""
+
+    status: int | None
+    output: bytes
+    errors: str
+
+    @property
+    def well(self) -> bool:
+        """Whether it ended by itself without complaint."""
+        return self.status == 0
+
+    def words(self) -> str:
+        """How it ended, and its last words."""
+        how = "took too long and was killed" if self.status is None else ending(self.status)
+        said = self.errors.splitlines() or self.output.decode(errors="replace").splitlines()
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        return f"{how}; its last words: {last}" if last else how
+
+
+class InterruptedProgram(KeyboardInterrupt):
+    """An interruption while a program ran; `output` is what it had written."""
+
+    def __init__(self, reason: KeyboardInterrupt, output: bytes) -> None:
+        super().__init__(*reason.args)
+        self.output = output
+
+
+def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Ended:
+    """Run it for at most `limit_s` seconds, in a session of its own: Ctrl-C is ours to say, and
+    launchers' children end with it. Raises PlatformError where it cannot be started."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                arguments,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one thread starts programs here
+            )
+        except OSError as error:
+            raise PlatformError(
+                f"cannot be started: {error.strerror}", where=arguments[0]
+            ) from error
+        status: int | None = None
+        try:
+            status = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            pass
+        except KeyboardInterrupt as reason:
+            _end(process)
+            raise InterruptedProgram(reason, _content(output)) from reason
+        finally:
+            _end(process)
+        return Ended(
+            status, _content(output), _content(errors)[-_KEPT_BYTES:].decode(errors="replace")
+        )
+
+
+def _end_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End its whole session, also what it left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
