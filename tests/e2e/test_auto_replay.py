@@ -18,7 +18,7 @@ SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
 
 def test_one_command_leaves_a_proven_study_and_says_so_in_order(tmp_path: Path) -> None:
     done = nccltune("auto", "--replay", RECORDING, "-o", "studies/x", cwd=tmp_path)
-    order = ["platform", "replay", "checks", "replay", "analysis", "tune", "verify"]
+    order = ["platform", "replay", "checks", "sweep", "analysis", "tune", "verify"]
     assert [line.split()[0] for line in done.stdout.splitlines()[:7]] == order
     tail = done.stdout.splitlines()[-2:]
     assert tail[0] == "report     studies/x/report.html"

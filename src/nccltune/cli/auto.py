@@ -86,7 +86,7 @@ def command(
         )
         if isinstance(swept, int):
             return swept
-        show_totals(swept, out)
+        show_totals(swept, out, "sweep")
         study, tuning = _analyse_and_tune(study_path, options, out)
         proof: Proof | None = None
         if tuning.rules:
@@ -114,17 +114,14 @@ def _usual(launch: "Launch") -> Path:
 
 
 def _start(out: "Console", platform: "Platform") -> None:
-    from rich.markup import escape
-
     from nccltune.measure.settings import bending
 
-    out.print(f"platform   {escape(platform.title)}", soft_wrap=True)
+    hanging(out, "platform   ", 11, platform.title)
     if platform.replay:
-        out.print(
-            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, nothing "
-            "is measured here",
-            soft_wrap=True,
+        words = (
+            f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"
         )
+        hanging(out, "replay     ", 11, words)
     found = bending(platform.settings)
     where = "in the recording" if platform.replay else "here"
     words = (

@@ -71,7 +71,8 @@ def hanging(out: "Console", lead: str, indent: int, words: str, style: str = "")
 
     from rich.markup import escape
 
-    lines = textwrap.wrap(words, max(20, out.width - indent)) if out.is_terminal else [words]
+    width = max(20, out.width - indent)
+    lines = textwrap.wrap(words, width, break_on_hyphens=False) if out.is_terminal else [words]
     shown = escape(("\n" + " " * indent).join(lines))
     out.print(lead + (f"[{style}]{shown}[/{style}]" if style else shown))
 

@@ -113,6 +113,7 @@ def point_words(status: "Status") -> str:
     """The newest timing: `allreduce 64 KiB  tree/simple 141 us (default 211)`."""
     from nccltune.model.choice import choice_label
     from nccltune.model.sizes import format_bytes
+    from nccltune.report.words import significant
 
     point = status.point
     if point is None or status.collective is None:
@@ -122,8 +123,8 @@ def point_words(status: "Status") -> str:
         return f"{what} {point.error.kind if point.error else 'not run'}"
     beside = ""
     if point.choice != "default" and status.default_us is not None:
-        beside = f" (default {status.default_us:.3g})"
-    return f"{what} {point.time_us:.3g} us{beside}"
+        beside = f" (default {significant(status.default_us)})"
+    return f"{what} {significant(point.time_us)} us{beside}"
 
 
 def screen(status: "Status", share: float, name: str, replay: str | None) -> "RenderableType":

@@ -20,7 +20,7 @@ from nccltune.cli.bench_options import (
     wanted_from,
     what_options,
 )
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout
 from nccltune.cli.sweep_ways import other_way, ways_options
 
 if TYPE_CHECKING:
@@ -281,21 +281,23 @@ def _show_plan(
     )
 
 
-def show_totals(swept: Swept, out: "Console") -> None:
-    """How much was measured, and why it ended."""
+def show_totals(swept: Swept, out: "Console", name: str) -> None:
+    """How much was measured, and why it ended; `name` stands before it."""
     from nccltune.model.scale import count
 
     platform, plan, outcome, _ = swept
-    name = "replay" if platform.replay else "sweep"
     ended = {
         "done": "nothing more is worth measuring",
         "budget": "the budget is spent: the same command goes on",
     }[outcome.reason]
     recorded = " recorded" if platform.replay else ""
     before = f" and {outcome.known} from before" if outcome.known else ""
-    out.print(
-        f"{name:<11}{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} "
-        f"seconds · gain still to be found under {100 * plan.gain_left:.2g} % · {ended}"
+    hanging(
+        out,
+        f"{name:<11}",
+        11,
+        f"{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} seconds · "
+        f"gain still to be found under {100 * plan.gain_left:.2g} % · {ended}",
     )
 
 
@@ -306,7 +308,7 @@ def _show_result(swept: Swept, path: Path, as_json: bool) -> None:
         print_json(as_data(swept))
         return
     out = stdout()
-    show_totals(swept, out)
+    show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan):
         out.print(line)
     for text in _left_out(swept.outcome.failures):

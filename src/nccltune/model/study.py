@@ -7,6 +7,8 @@ imports.jsonl    what was read from where, and what could not be read
 sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
+proof.json       the rules proven by `verify`; verify.jsonl: its points that gave no timing
+deployed.json    a stock program without and with the rules, by NCCL's own log
 report.html      what a person reads
 """
 
