@@ -4,8 +4,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from nccltune.formats.tuner_csv import config_hash, read_rules
 from nccltune.model.choice import DEFAULT, TUNED_RUN, Choice
 from nccltune.model.study import Study
+from nccltune.native import bench_path, tuner_path
 from nccltune.tune.proof.result import Proof
 from nccltune.tune.proof.sizes import taken
 
@@ -133,8 +136,8 @@ def test_a_bad_rule_is_removed_named_and_the_rest_proven_again(study: Study) -> 
 def test_check_says_that_something_was_removed(study: Study) -> None:
     add_rule(study, BAD)
     assert len(verify(study, "--check", code=1).dropped) == 1
-    # What is left has been proven.
-    assert verify(study).dropped
+    # What is left holds as it is.
+    assert len(verify(study, "--check").dropped) == 1
 
 
 def test_the_same_command_measures_nothing_twice(study: Study) -> None:
@@ -167,9 +170,58 @@ def test_an_interrupted_proof_goes_on_where_it_stopped(study: Study, tmp_path: P
     assert rest.rules == uninterrupted.rules
 
 
+def paced(folder: Path) -> Path:
+    """A native folder whose bench takes a part of the recorded time."""
+    (folder / "bin").mkdir(parents=True)
+    script = folder / "bin" / "nccltune-bench"
+    script.write_text(
+        f'#!/bin/sh\nexec "{bench_path()}" --pace=0.3 --tuner="{tuner_path()}" "$@"\n'
+    )
+    script.chmod(0o755)
+    return folder
+
+
+def children(pid: int) -> list[int]:
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("number", "of_bench", "code"),
+    [(signal.SIGINT, False, 130), (signal.SIGTERM, False, 143), (signal.SIGKILL, True, 4)],
+)
+def test_a_stopped_proof_says_how_to_go_on(
+    study: Study, tmp_path: Path, number: int, of_bench: bool, code: int
+) -> None:
+    whole = Study(tmp_path / "whole" / "study")
+    shutil.copytree(study.path, whole.path)
+    samples = study.samples_path.stat().st_size
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nccltune.cli", "verify", "study"],
+        cwd=tmp_path,
+        env={**os.environ, "NCCLTUNE_NATIVE_DIR": str(paced(tmp_path / "native"))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while study.samples_path.stat().st_size < samples + 10_000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(children(process.pid)[0] if of_bench else process.pid, number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert "points so far are kept in study" in said
+    assert "resume:  nccltune verify study" in said
+    part = study.read_json(study.path / "proof.json", Proof)
+    assert part.reason == "interrupted"
+    rest, uninterrupted = verify(study), verify(whole)
+    assert rest.known >= part.points > 0
+    assert rest.points + rest.known == uninterrupted.points
+    assert [item.verdict for item in rest.rules] == [item.verdict for item in uninterrupted.rules]
+
+
 def test_anew_measures_everything_again(study: Study) -> None:
     first, again = verify(study), verify(study, "--anew")
-    assert (again.points, again.known) == (first.points, 0)
+    assert again.known == 0 < again.points
     assert again.passes[0].first_round == 100
     assert again.groups != first.groups
 

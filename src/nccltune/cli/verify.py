@@ -86,18 +86,20 @@ def command(
         return verify_program(opened, program, as_json)
     launch = launch_from(options) if any(options[name] for name in _LAUNCHED) else None
     launch = launch or as_measured(opened, one_process=options["processes"] == "one")
+    before = _hash(opened)
     with terminated_like_interrupted():
         proof = prove(opened, launch, command_line(context), budget=budget, anew=anew)
     if isinstance(proof, int):
         return proof
+    changed = before != proof.config_hash
     if as_json:
         print_json(proof)
     else:
         show(proof)
-        if proof.dropped:
+        if changed:
             _show_kept(opened)
         next_step("nccltune report", study)
-    return int(check and not (proof.holding == len(proof.rules) and not proof.dropped))
+    return int(check and (changed or proof.holding < len(proof.rules)))
 
 
 def as_measured(study: "Study", *, one_process: bool = False) -> "Launch":
@@ -171,6 +173,13 @@ def prove(
         if not isinstance(stop, KeyboardInterrupt):
             raise
         return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+
+
+def _hash(study: "Study") -> str | None:
+    from nccltune.formats.tuner_csv import config_hash
+
+    path = study.config_path
+    return config_hash(path.read_bytes()) if path.is_file() else None
 
 
 def _check_config(study: "Study") -> bool:
