@@ -115,20 +115,35 @@ class Process:
 
 
 class Run:
-    """Processes started by hand, as ranks of one run."""
+    """Processes started by hand, as ranks of one run, the last `absent` of them by `complete`."""
 
     def __init__(
-        self, size: int, *options: str, study: Path = FOUR_NODES, **variables: str
+        self,
+        size: int,
+        *options: str,
+        study: Path | None = FOUR_NODES,
+        absent: int = 0,
+        **variables: str,
     ) -> None:
         self.port = free_port()
-        shared = environment(NCCLTUNE_TOKEN=secrets.token_hex(16)) | variables
-        common = [str(BENCH), "--replay", str(study), *options]
+        self.size = size
+        self._variables = environment(NCCLTUNE_TOKEN=secrets.token_hex(16)) | variables
+        self._common = [str(BENCH), *options]
+        if study is not None:
+            self._common += ["--replay", str(study)]
         if size > 1:
-            common += ["--rendezvous", f"127.0.0.1:{self.port}"]
+            self._common += ["--rendezvous", f"127.0.0.1:{self.port}"]
         self.ranks: list[Process] = []
-        for rank in range(size):
-            own = ["--rank", str(rank), "--size", str(size)] if size > 1 else []
-            self.ranks.append(Process([*common, *own], shared))
+        self._start(size - absent)
+
+    def _start(self, until: int) -> None:
+        for rank in range(len(self.ranks), until):
+            own = ["--rank", str(rank), "--size", str(self.size)] if self.size > 1 else []
+            self.ranks.append(Process([*self._common, *own], self._variables))
+
+    def complete(self) -> None:
+        """Start those that are absent."""
+        self._start(self.size)
 
     @property
     def first(self) -> Process:
