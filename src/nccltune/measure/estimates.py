@@ -32,11 +32,13 @@ twice."""
 
 
 class Estimate(NamedTuple):
-    """A gain with its standard error, from `n` rounds."""
+    """A gain with its standard error, from `n` rounds. It is `torn` where two rounds contradict
+    each other: which of them had a hiccup, only a third can tell."""
 
     gain: float
     error: float
     n: int
+    torn: bool = False
 
     @property
     def low(self) -> float:
@@ -67,7 +69,8 @@ def estimates(timings: Timings) -> dict[int, dict[Choice, Estimate]]:
         clipped = [min(square, (2 * _OUTLIER) ** 2 * usual) for square in squares[size]]
         variance = (_PRIOR_WEIGHT * usual + math.fsum(clipped)) / (_PRIOR_WEIGHT + len(clipped))
         found[size] = {
-            choice: _estimate(values, _PER_PAIR * variance) for choice, values in by_choice.items()
+            choice: _estimate(values, _PER_PAIR * variance, _PER_PAIR * usual)
+            for choice, values in by_choice.items()
         }
     return found
 
@@ -111,8 +114,9 @@ def _usual_variance(by_size: Iterable[Sequence[float]]) -> float:
     return max(median(found) if found else UNKNOWN_NOISE**2, LEAST_NOISE**2)
 
 
-def _estimate(values: Sequence[float], variance: float) -> Estimate:
-    """Centre and error of one choice's gains; `variance` is what is usual for one of them."""
+def _estimate(values: Sequence[float], variance: float, usual: float) -> Estimate:
+    """Centre and error of one choice's gains; `variance` is what one of them has at this size,
+    `usual` at most sizes."""
     n = len(values)
     centre = median(values)
     if n >= 3:
@@ -122,4 +126,5 @@ def _estimate(values: Sequence[float], variance: float) -> Estimate:
     mean = math.fsum(values) / n
     squares = math.fsum((value - mean) ** 2 for value in values)
     own = (_PRIOR_WEIGHT * variance + squares) / (_PRIOR_WEIGHT + n - 1)
-    return Estimate(mean, math.sqrt(own / n), n)
+    torn = n == 2 and abs(values[0] - values[1]) > 2 * _OUTLIER * math.sqrt(usual)
+    return Estimate(mean, math.sqrt(own / n), n, torn)

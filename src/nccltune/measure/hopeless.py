@@ -8,7 +8,6 @@ as sizes grow.
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccltune.analyze.stats import normal_z
@@ -32,11 +31,9 @@ class _Line(NamedTuple):
     slope_error: float
 
 
-def hopeless(
-    choices: Iterable[Choice], before: SizeView, last: SizeView, growth: float
-) -> set[Choice]:
-    """Those of `choices` that cannot win beyond the size `last`; `growth` is by how much the
-    default's time grew from `before` to it, as a log."""
+def hopeless(before: SizeView, last: SizeView, growth: float) -> set[Choice]:
+    """The choices measured at both sizes that cannot win beyond the size `last`; `growth` is by how
+    much the default's time grew from `before` to it, as a log."""
     known: list[AnyChoice] = [DEFAULT, *last.estimates]
     lines = {
         choice: line
@@ -46,8 +43,8 @@ def hopeless(
     steep = math.sqrt(last.bytes / before.bytes)
     return {
         choice
-        for choice in choices
-        if (line := lines.get(choice)) is not None
+        for choice, line in lines.items()
+        if isinstance(choice, Choice)
         and line.time > steep * line.before
         and any(_behind(line, other) for other in lines.values())
     }

@@ -112,7 +112,7 @@ class Lane:
         """Take one answer. A choice that failed, or that NCCL did not run, is not asked for again
         at that size; a default that failed leaves the size out."""
         self._views = None
-        if key.bytes in self._lost:
+        if key.bytes in self._lost or key.choice in self._excluded.get(key.bytes, ()):
             return
         if point.ran is not None and point.applied:
             self._ran[key.bytes, key.choice] = point.ran
@@ -146,16 +146,23 @@ class Lane:
         return []
 
     def _explore(self) -> list[Ask]:
-        return self._first_look({size: self._hopeful(size) for size in self.unexplored[:1]})
-
-    def _hopeful(self, size: int) -> list[Choice]:
-        """The legal choices that may win at `size` by what is known of the two sizes below."""
-        below = [view for view in self.views.values() if view.bytes < size][-2:]
+        pending = self.unexplored[:1]
+        below = [view for view in self.views.values() if pending and view.bytes < pending[0]][-2:]
         if len(below) == 2:
-            medians = [self.timings.median(view.bytes, DEFAULT) or 1.0 for view in below]
-            growth = math.log(medians[1] / medians[0])
-            self._given_up |= hopeless(self.legal, below[0], below[1], growth)
-        return [choice for choice in self.legal if choice not in self._given_up]
+            before, last = below
+            lost = self._hopeless(before, last)
+            # A hiccup must not decide: a second look here costs less than one at the next size.
+            doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
+            if doubtful and (asks := self._again({last.bytes: Repeat(doubtful)})):
+                return asks
+            self._given_up.update(lost)
+        hopeful = [choice for choice in self.legal if choice not in self._given_up]
+        return self._first_look(dict.fromkeys(pending, hopeful))
+
+    def _hopeless(self, before: SizeView, last: SizeView) -> list[Choice]:
+        medians = [self.timings.median(view.bytes, DEFAULT) or 1.0 for view in (before, last)]
+        lost = hopeless(before, last, math.log(medians[1] / medians[0]))
+        return [choice for choice in self.legal if choice in lost]
 
     def _first_look(self, wanted: Mapping[int, Sequence[Choice]]) -> list[Ask]:
         self._next_round.update(dict.fromkeys(wanted, 1))

@@ -21,8 +21,8 @@ _SMALL_STAKE = 0.1
 _LEAST_WORTH = 0.25
 """Of the threshold: what the rules miss in a range, as a share of the whole axis, is below this not
 worth a proof."""
-_PROOF_COST = 0.15
-"""Of the time spent so far, for what is worth the whole threshold: what a proof may cost more."""
+_PROOF_COST = 0.2
+"""Of the time spent so far: what a proof may cost for each threshold that it is worth."""
 _LEAST_PROOF = 1.5
 """Standard errors: a gain that would be known less well than this is not on its way to a proof."""
 _LEAST_US = 2e3
@@ -86,7 +86,7 @@ def unproven(
         if math.fsum(max(0.0, view.gain - threshold) for view in covered) < RULE_PRICE:
             continue
         missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in covered)
-        worth = min(1.0, missed / threshold)
+        worth = missed / threshold
         lacking = _next_proof(choice, covered)
         cost_us = math.fsum(
             _PROOF_TIMINGS * repeat.rounds * _timing_us(timings, size)

@@ -39,6 +39,8 @@ def next_trial(
 
     `ran` says by size what ran for `base`; `impossible` could not be run somewhere.
     """
+    if any(base not in view.estimates for view in views):
+        return None
     for channels in _channel_ladder(ran):
         variant = Choice(base.algorithm, base.protocol, channels)
         if variant in impossible:

@@ -24,7 +24,7 @@ class SizeView(NamedTuple):
     `estimates` holds every choice measured, `alive` those (without a channel count or chunk size of
     their own) that can still win. `best` leads; `gain` is its gain, 0 for the default. `stakes` is
     what each rival may be better by on average, `unsure` those that need another look because a
-    single timing would decide about them.
+    single timing would decide about them, or two that contradict each other.
     """
 
     bytes: int
@@ -163,6 +163,7 @@ def _view(
             best, gain = choice, here[choice].gain
     if isinstance(best, Choice) and here[best].n == 1:
         unsure.add(best)
+    unsure.update(choice for choice in alive if here[choice].torn)
     stakes = _stakes(here, alive, best, toll)
     return SizeView(
         bytes=size,

@@ -2,13 +2,16 @@
 """The adaptive plan as a whole, on platforms whose truth is known."""
 
 import math
+import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from nccltune.measure.conversation import Ran
+from nccltune.measure.ask import Key
+from nccltune.measure.conversation import Point, PointError, Ran
+from nccltune.measure.lane import MOST_TRIM_ROUNDS, Options
 from nccltune.measure.plan import ExhaustivePlan, Plan
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.tune.search import search
@@ -26,7 +29,10 @@ from tests.unit.measure.platforms import (
 )
 
 SIZES = [round(K * 2 ** (step / 2)) for step in range(33)]
-CAREFUL = settings(max_examples=30, deadline=None, derandomize=True)
+# Without shrinking: an example is a whole sweep, and hypothesis shrinks for up to five minutes.
+CAREFUL = settings(
+    max_examples=30, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 
 
 @st.composite
@@ -127,6 +133,44 @@ def test_a_plan_fed_again_goes_on_where_it_stood(
     assert timings_of(resumed).cells == timings_of(plan).cells
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_a_plan_ends_whatever_it_is_told(seed: int) -> None:
+    """Times without sense, points that fail now and then, a NCCL that runs now this, now that."""
+    random_ = random.Random(seed)
+    failing, refusing = random_.choice([0.0, 0.02, 0.3]), random_.choice([0.0, 0.02, 0.3])
+    noise, telling = random_.choice([0.0, 0.3, 2.0]), random_.choice([0.0, 0.5, 1.0])
+
+    def answer(key: Key) -> Point:
+        common = {"bytes": key.bytes, "choice": key.choice, "round": key.round}
+        if random_.random() < failing:
+            return Point(**common, error=PointError("unsupported"))
+        ran = Ran(
+            random_.choice(["tree", "ring"]),
+            random_.choice(["ll", "simple"]),
+            channels=random_.choice([None, 1, 16]),
+            chunk_bytes=random_.choice([None, 64 * K]),
+        )
+        return Point(
+            **common,
+            time_us=math.exp(random_.gauss(4, noise)),
+            ran=ran if random_.random() < telling else None,
+            applied=random_.random() >= refusing,
+        )
+
+    legal = ["tree/ll", "tree/simple", "ring/ll", "ring/simple", "nvls/simple", "pat/simple"]
+    plan = Plan([lane(legal, options=Options(chunks=True))])
+    steps = points = 0
+    while asks := plan.step():
+        steps += 1
+        assert steps < 500
+        for ask in asks:
+            for key in ask.points():
+                points += 1
+                plan.feed(key, answer(key))
+    sizes = len(timings_of(plan).sizes)
+    assert points <= (sizes + 20) * MOST_TRIM_ROUNDS * (len(legal) + 2)
+
+
 def test_a_default_that_is_right_costs_few_points() -> None:
     lines = {
         "tree/ll": linear(10, 1_000),
@@ -225,8 +269,6 @@ def test_the_least_channels_are_found(least: int) -> None:
 
 
 def test_a_chunk_size_is_tried_where_the_interface_has_one() -> None:
-    from nccltune.measure.lane import Options
-
     def exact(size: int, chosen: object) -> float | None:
         if chosen == DEFAULT:
             return 2 * (50 + size / 10e3)
