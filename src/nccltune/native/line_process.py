@@ -14,6 +14,7 @@ from typing import Self
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
 """How long what a process leaves behind may go on writing to its standard error."""
+_KILL_LIMIT_S = 10.0
 _LONGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
@@ -177,7 +178,9 @@ class LineProcess:
         for process in self._all:
             process.kill()
         for process in self._all:
-            process.wait()
+            # One that a driver holds in the kernel cannot die before that lets go of it.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILL_LIMIT_S)
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 HELLO = {
@@ -65,15 +66,28 @@ def answer(mode: str, request: dict[str, object]) -> None:
     say(op="done", id=request["id"], points=len(sizes))
 
 
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def written(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def running(pid: str) -> bool:
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
+
+
 def follow(mode: str, folder: Path) -> None:
-    """End soon after process 0, as the real ones do; or never."""
+    """End soon after process 0, as the real ones do; or not by itself."""
     leader = folder / "0.pid"
-    while mode == "leaves-others" or not leader.exists() or not leader.read_text():
-        time.sleep(0.02)
-    while Path(f"/proc/{leader.read_text()}/cmdline").exists() and (
-        Path(f"/proc/{leader.read_text()}/cmdline").read_bytes()
-    ):
-        time.sleep(0.02)
+    until(lambda: written(leader))
+    until(lambda: mode != "leaves-others" and not running(leader.read_text()))
 
 
 def main() -> None:
@@ -88,6 +102,7 @@ def main() -> None:
     if mode == "bad":
         fail(2, "error: /no/study: no such study")
     if mode == "leaves-others":
+        until(lambda: written(folder / "1.pid"))
         fail(4, "error: cannot listen")
     for line in sys.stdin:
         request = json.loads(line)

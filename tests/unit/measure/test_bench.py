@@ -24,7 +24,7 @@ def request() -> Measure:
 
 
 def pids(folder: Path, number: int) -> list[int]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 10
     while len(found := list(folder.glob("*.pid"))) < number or not all(
         path.read_text() for path in found
     ):
