@@ -238,9 +238,9 @@ class Driver:
         recorded_s: float | None = None
         try:
             with self._started(settings, process) as bench:
-                made = bench.effective()
                 recorded_s = bench.recorded_s
                 self._ask(bench, settings, process, samples)
+                made = bench.effective()
         except (LaunchError, PlatformError, InputError) as failure:
             if settings == DEFAULT:
                 raise
