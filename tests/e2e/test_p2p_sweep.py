@@ -76,7 +76,7 @@ def test_the_lines_to_set_are_shown_written_and_printed_by_env(raced: Path, nati
     assert "set        NCCL_MIN_P2P_NCHANNELS=64" in screen
     assert "send/recv  4 MiB - 64 MiB       faster 1.5" in screen
     assert "all-reduce as before beyond noise: 1.00x" in screen
-    assert "memory     send/recv buffers of a GPU, all peers: up to" in screen
+    assert "memory     buffers for all peers on a GPU: up to" in screen
     conf = (raced / "study" / "p2p.conf").read_text()
     assert conf.splitlines()[-1] == "NCCL_MIN_P2P_NCHANNELS=64"
     assert "# send/recv  4 MiB - 64 MiB" in conf

@@ -138,6 +138,8 @@ def _warn_of_settings(platform: "Platform") -> None:
 def _show_plan(platform: "Platform", driver: "Driver", as_json: bool) -> None:
     from rich.markup import escape
 
+    from nccltune.cli.progress import seconds_words
+
     first = driver.first_moves()
     if as_json:
         print_json(
@@ -155,7 +157,7 @@ def _show_plan(platform: "Platform", driver: "Driver", as_json: bool) -> None:
         out.print(f"[dim]first      {escape(settings.label)}[/dim]")
     out.print(
         f"Would start about {driver.race.still_to_start()} processes, a default for every two of "
-        f"others: about {driver.seconds_to_come:.2g} s. Nothing was measured or written."
+        f"others: some {seconds_words(driver.seconds_to_come)}. Nothing was measured or written."
     )
 
 
@@ -259,7 +261,7 @@ def _memory(out: "Console", verdict: "Verdict") -> None:
     if champion is None or champion.memory_bytes is None or verdict.default_memory_bytes is None:
         return
     out.print(
-        "memory     send/recv buffers of a GPU, all peers: up to "
+        "memory     buffers for all peers on a GPU: up to "
         f"{format_bytes(champion.memory_bytes)}, by default "
         f"{format_bytes(verdict.default_memory_bytes)}"
     )
