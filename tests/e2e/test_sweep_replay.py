@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
+from nccltune.formats.tuner_csv import read_rules
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
@@ -120,6 +122,45 @@ def test_a_sweep_costs_little_and_loses_little_against_the_full_grid(
     assert len(measured) == 3
     for collective in measured:
         assert regret(*tables, truth[collective]) <= math.log(1.01), collective
+
+
+def run(*args: object, cwd: Path) -> str:
+    """Another verb, on a study."""
+    line = [sys.executable, "-m", "nccltune.cli", *map(str, args)]
+    done = subprocess.run(
+        line, cwd=cwd, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_swept_study_leads_to_the_rules_of_its_recording(tmp_path: Path, name: str) -> None:
+    """Sweep, analyse, tune: at every recorded size the two files choose the same but where that
+    makes less than 10 % (a boundary between two sizes, two choices that are alike)."""
+    last = "64M" if name == "h200x4-as-4-nodes" else "1G"
+    sweep("-o", "swept", "--replay", EXAMPLES / name, "--sizes", f"1K-{last}", cwd=tmp_path)
+    shutil.copytree(EXAMPLES / name, tmp_path / "recorded")
+    tables = []
+    for study in ("swept", "recorded"):
+        run("analyze", study, cwd=tmp_path)
+        run("tune", study, cwd=tmp_path)
+        found = read_rules(tmp_path / study / "tuner.conf", strict=True)
+        tables.append([item.rule for item in found.rules])
+    swept, recorded = tables
+    assert {rule.collective for rule in swept} == {rule.collective for rule in recorded}
+    for collective, truth in timings(tmp_path / "swept").items():
+        full = timings(EXAMPLES / name)[collective]
+        alike = 0
+        for size in full.sizes:
+            ours, theirs = taken(swept, full, size), taken(recorded, full, size)
+            alike += ours == theirs
+            mine, other = full.median(size, ours), full.median(size, theirs)
+            assert mine is not None
+            assert other is not None
+            assert mine < 1.1 * other, (collective, size)
+        assert alike >= 0.8 * len(full.sizes), collective
+        assert truth.condition.scale == full.condition.scale
 
 
 def test_what_a_replay_leaves_says_replay_everywhere(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ class Ask(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """Further rounds of some choices, always beside the default."""
+    """Further rounds of some choices at a size, always beside the default: from `first` on, or
+    from the size's next."""
 
     choices: tuple[Choice, ...]
     rounds: int = 1
+    first: int = 0

@@ -22,7 +22,7 @@ from nccltune.measure.ask import Ask, Key, Repeat
 from nccltune.measure.conversation import Point, Ran
 from nccltune.measure.grid import Grid
 from nccltune.measure.hopeless import hopeless
-from nccltune.measure.rounds import unproven, unsettled, worth_repeating
+from nccltune.measure.rounds import MOST_ROUNDS, unproven, unsettled, worth_repeating
 from nccltune.measure.view import SizeView, Views, gain_left, look, runs
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
@@ -32,10 +32,8 @@ Decide = Callable[[Timings], Mapping[int, AnyChoice]]
 """What the rules would choose at every measured size, by the rule search."""
 
 COARSE_FACTOR = 4
-MOST_ROUNDS = 16
-"""At one size, for finding out who leads and for proofs ..."""
 MOST_TRIM_ROUNDS = 64
-"""... and in all: every step asks for new rounds, so that a plan ends whatever it is told."""
+"""At one size in all: every step asks for new rounds, so that a plan ends whatever it is told."""
 
 
 class Options(NamedTuple):
@@ -212,7 +210,9 @@ class Lane:
         if all(view.best == DEFAULT for view in self.views.values()):
             return []
         decided = self._decide(self.timings)
-        return self._again(unproven(self.views, self.timings, decided, self.threshold))
+        return self._again(
+            unproven(self.views, self.timings, decided, self._next_round, self.threshold)
+        )
 
     def _trim(self) -> list[Ask]:
         if not any(self._known(size) for size in self.views):
@@ -243,8 +243,9 @@ class Lane:
         for size, repeat in wanted.items():
             if self._next_round[size] >= most:
                 continue
-            grouped.setdefault((self._next_round[size], repeat), []).append(size)
-            self._next_round[size] += repeat.rounds
+            first = max(self._next_round[size], repeat.first)
+            grouped.setdefault((first, repeat), []).append(size)
+            self._next_round[size] = first + repeat.rounds
         asks = []
         for (first, repeat), sizes in grouped.items():
             # A combination seen for the first time is checked; later rounds only time it.

@@ -13,6 +13,8 @@ SETTLE_ROUNDS = 8
 """The most rounds for finding out who leads; halving a doubt takes four times the rounds."""
 PROOF_ROUNDS = (4, 6, 9, 12, 16)
 """Rounds at which a proof is tried: trimmed means lose a degree of freedom at 5 and at 10."""
+MOST_ROUNDS = 16
+"""At one size, for finding out who leads and for proofs."""
 RULE_PRICE = 0.05
 """Log latency, summed over sizes, that a range must save to be worth proving: about what the rule
 search asks of a rule."""
@@ -70,13 +72,17 @@ def worth_repeating(view: SizeView, threshold: float) -> list[Choice]:
 
 
 def unproven(
-    views: Views, timings: Timings, decided: Mapping[int, AnyChoice], threshold: float
+    views: Views,
+    timings: Timings,
+    decided: Mapping[int, AnyChoice],
+    rounds: Mapping[int, int],
+    threshold: float,
 ) -> dict[int, Repeat]:
     """Rounds for the ranges of the rules in `decided` until their noise is known, and for ranges in
     which the leader gains something that these rules do not take."""
     wanted: dict[int, Repeat] = {}
     for choice, covered in runs(views, decided):
-        wanted.update(_lacking(choice, covered, PROOF_ROUNDS[0]))
+        wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
     share = shares(views)
     spent_us = math.fsum(
         _timing_us(timings, size) * sum(len(series) for series in by_choice.values())
@@ -87,7 +93,7 @@ def unproven(
             continue
         missed = math.fsum(share[view.bytes] * _missed(view, decided) for view in covered)
         worth = missed / threshold
-        lacking = _next_proof(choice, covered)
+        lacking = _next_proof(choice, covered, timings, rounds)
         cost_us = math.fsum(
             _PROOF_TIMINGS * repeat.rounds * _timing_us(timings, size)
             for size, repeat in lacking.items()
@@ -97,23 +103,39 @@ def unproven(
     return wanted
 
 
-def _next_proof(choice: Choice, views: Sequence[SizeView]) -> dict[int, Repeat]:
+def _next_proof(
+    choice: Choice, views: Sequence[SizeView], timings: Timings, rounds: Mapping[int, int]
+) -> dict[int, Repeat]:
     """What is missing until a range may be proven; nothing where the gain is too much in doubt."""
+    common = _common_rounds(choice, views, timings)
+    target = next((number for number in PROOF_ROUNDS if number > common), common)
+    more = target - common
     estimates = [view.estimates[choice] for view in views]
-    least = min(item.n for item in estimates)
-    rounds = next((rounds for rounds in PROOF_ROUNDS if rounds > least), least)
-    error = math.sqrt(math.fsum(item.error**2 * item.n / rounds for item in estimates))
-    gain = math.fsum(item.gain for item in estimates)
-    return _lacking(choice, views, rounds) if gain > _LEAST_PROOF * error else {}
+    error = math.sqrt(math.fsum(e.error**2 * e.n / (e.n + more) for e in estimates))
+    if math.fsum(item.gain for item in estimates) < _LEAST_PROOF * error:
+        return {}
+    return _lacking(choice, views, timings, rounds, target)
 
 
-def _lacking(choice: Choice, views: Sequence[SizeView], rounds: int) -> dict[int, Repeat]:
-    """What is missing until `choice` has `rounds` at every size of a range."""
-    return {
-        view.bytes: Repeat((choice,), lacking)
-        for view in views
-        if (lacking := rounds - view.estimates[choice].n) > 0
-    }
+def _lacking(
+    choice: Choice,
+    views: Sequence[SizeView],
+    timings: Timings,
+    rounds: Mapping[int, int],
+    target: int,
+) -> dict[int, Repeat]:
+    """What is missing until all sizes of a range have `target` rounds of `choice` in common: the
+    rule search compares round by round, over the whole range."""
+    more = target - _common_rounds(choice, views, timings)
+    first = max(rounds[view.bytes] for view in views)
+    if more <= 0 or first >= MOST_ROUNDS:
+        return {}
+    return {view.bytes: Repeat((choice,), more, first) for view in views}
+
+
+def _common_rounds(choice: Choice, views: Sequence[SizeView], timings: Timings) -> int:
+    measured = [set(timings.log_gains(view.bytes, choice)) for view in views]
+    return len(measured[0].intersection(*measured[1:]))
 
 
 def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:

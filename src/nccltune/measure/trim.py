@@ -2,8 +2,8 @@
 """Channel counts and chunk sizes of a choice that a rule will name.
 
 Channels are SMs taken from compute, so fewer are better where they cost nothing: powers of two
-below what ran, downwards until the time suffers. A chunk size has to be faster to be kept: half
-and twice what ran.
+below what ran, downwards until the time suffers. Twice the channels have to be faster to be kept,
+and so has a chunk size: half and twice what ran.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,6 +15,8 @@ from nccltune.model.choice import Choice
 
 CHANNEL_TOLERANCE = 0.02
 """Log time that fewer channels may cost; the rule search's own default."""
+_MOST_CHANNELS = 64
+"""That a rule can name; NCCL runs no more than its communicator has."""
 _PROBE_ROUNDS = 2
 _ROUNDS = 4
 
@@ -50,8 +52,10 @@ def next_trial(
             return trial
         if not good:
             break
-    for chunk in _chunks(ran) if chunks else ():
-        variant = Choice(base.algorithm, base.protocol, None, chunk)
+    faster = [Choice(base.algorithm, base.protocol, channels) for channels in _more_channels(ran)]
+    if chunks:
+        faster += [Choice(base.algorithm, base.protocol, None, chunk) for chunk in _chunks(ran)]
+    for variant in faster:
         if variant not in impossible:
             trial, _ = _judge(base, variant, views, CHANNEL_TOLERANCE)
             if trial is not None:
@@ -84,8 +88,17 @@ def _judge(
 
 def _channel_ladder(ran: Mapping[int, Ran | None]) -> list[int]:
     """Powers of two below the most channels that ran, downwards."""
-    most = max((item.channels or 0 for item in ran.values() if item), default=0)
+    most = _most_channels(ran)
     return [1 << power for power in range(7, -1, -1) if 1 << power < most]
+
+
+def _more_channels(ran: Mapping[int, Ran | None]) -> list[int]:
+    most = _most_channels(ran)
+    return [most * 2] if 0 < most <= _MOST_CHANNELS / 2 else []
+
+
+def _most_channels(ran: Mapping[int, Ran | None]) -> int:
+    return max((item.channels or 0 for item in ran.values() if item), default=0)
 
 
 def _chunks(ran: Mapping[int, Ran | None]) -> list[int]:

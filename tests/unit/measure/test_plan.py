@@ -268,6 +268,27 @@ def test_the_least_channels_are_found(least: int) -> None:
     assert min(count for count in tried if count) == least // 2
 
 
+def test_more_channels_are_kept_where_they_are_faster() -> None:
+    def exact(size: int, chosen: object) -> float | None:
+        if chosen == DEFAULT:
+            return 2 * (50 + size / 10e3)
+        assert isinstance(chosen, Choice)
+        return (50 + size / 10e3) / math.sqrt((chosen.channels or 16) / 16)
+
+    def ran(size: int, chosen: object) -> Ran | None:
+        if chosen == DEFAULT:
+            return Ran("tree", "simple", channels=16)
+        assert isinstance(chosen, Choice)
+        return Ran("ring", "simple", channels=chosen.channels or 16)
+
+    platform = Platform(exact, noise=0.005, ran=ran)
+    plan = Plan([lane(["ring/simple"])])
+    drive(plan, platform)
+    (group,) = search([timings_of(plan)])
+    (rule,) = [item.rule for item in group.rules]
+    assert rule.choice.channels == 32
+
+
 def test_a_chunk_size_is_tried_where_the_interface_has_one() -> None:
     def exact(size: int, chosen: object) -> float | None:
         if chosen == DEFAULT:
