@@ -145,6 +145,11 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     error: PointError | None = None
 
     @property
+    def lasts(self) -> bool:
+        """Whether a study keeps it, timing or failure: not what was in flight when a rank died."""
+        return self.error is None or self.error.kind in LASTING_ERRORS
+
+    @property
     def ok(self) -> bool:
         """Whether it is a timing of what was asked for, with a right result."""
         return self.time_us is not None and self.error is None and self.applied and not self.wrong

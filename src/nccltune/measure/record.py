@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from nccltune.measure.ask import DEFAULT_REPEATS, Key
-from nccltune.measure.conversation import LASTING_ERRORS, Hello, Point, PointError, Ran
+from nccltune.measure.conversation import Hello, Point, PointError, Ran
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
@@ -127,7 +127,7 @@ class Record:
         for key, point in points:
             if point.time_us is not None and point.error is None:
                 samples.append(self._sample(key, point, at))
-            if not point.ok and (point.error is None or point.error.kind in LASTING_ERRORS):
+            if not point.ok and point.lasts:
                 failures.append(self._failure(key, point, at))
         if samples:
             self.study.append_samples(samples)

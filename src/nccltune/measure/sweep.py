@@ -260,7 +260,7 @@ class Sweep(Generic[AnyPlan]):
             told = [(self._key(ask, point), point) for point in points]
             self._record.append(told)
             for key, point in told:
-                self._points += 1
+                self._points += point.lasts
                 if point.time_us is not None:
                     us = point_us(point.time_us, point.iterations or 1, check=ask.check)
                     self._replayed_s += 1e-6 * us

@@ -51,6 +51,8 @@ def test_a_replay_says_so_in_every_sample(tmp_path: Path) -> None:
 def test_failures_are_remembered_but_for_a_death(tmp_path: Path) -> None:
     stuck = pair(TREE, error=PointError("timeout", "rank 1 is stuck", 1))
     dead = pair(choice("ring/ll"), error=PointError("died", "rank 1 died", 1))
+    assert stuck[1].lasts
+    assert not dead[1].lasts
     record(tmp_path).append([stuck, dead])
     known = record(tmp_path).known()
     assert list(known) == [stuck[0]]
