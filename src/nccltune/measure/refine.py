@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from nccltune.analyze.timings import Timings
 from nccltune.measure.view import SizeView, Views
-from nccltune.model.choice import AnyChoice, Choice
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 
 BOUNDARY_RATIO = 1.1
 """A boundary is known when the sizes on its two sides are this close."""
@@ -98,10 +98,18 @@ def candidates(size: int, views: Views, curves: Curves, legal: Sequence[Choice])
 
 
 def _by_the_other(left: SizeView, right: SizeView) -> float:
-    """What is lost for certain by giving the whole gap to the decision of one of its ends."""
+    """What is lost for certain by giving the whole gap to the decision of one of its ends.
+
+    Two forced choices cross where their smooth curves do, near the end at which they are alike:
+    the lesser of the two losses bounds what is at stake. The default jumps, where NCCL changes its
+    mind, so that next to it the greater one may begin anywhere in the gap."""
     before = left.lead(left.best, right.best)
     after = right.lead(right.best, left.best)
-    return 0.0 if before is None or after is None else min(before, after)
+    if before is None or after is None:
+        return 0.0
+    if DEFAULT in (left.best, right.best):
+        return max(before, after)
+    return min(before, after)
 
 
 def _may_hide(
@@ -119,12 +127,13 @@ def _may_hide(
         for choice in left.estimates.keys() & right.estimates.keys()
         if (log := curves.log_time(middle, choice)) is not None
     }
-    worst = [
-        logs[choice] - max(left.estimates[choice].error, right.estimates[choice].error)
+    best = min(logs.values(), default=0.0)
+    losses = [
+        logs[choice] - best - 2 * max(left.estimates[choice].error, right.estimates[choice].error)
         for choice in runs
         if choice in logs
     ]
-    return max(worst) - min(logs.values()) if worst else 0.0
+    return max(losses, default=0.0)
 
 
 def _alike(view: SizeView) -> list[Choice]:
