@@ -59,9 +59,7 @@ class Ask(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """Further rounds of some choices at a size, always beside the default: from `first` on, or
-    from the size's next."""
+    """Further rounds of some choices at a size, always beside the default."""
 
     choices: tuple[Choice, ...]
-    rounds: int = 1
-    first: int = 0
+    rounds: tuple[int, ...]

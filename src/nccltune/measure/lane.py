@@ -151,7 +151,8 @@ class Lane:
             lost = self._hopeless(before, last)
             # A hiccup must not decide: a second look here costs less than one at the next size.
             doubtful = tuple(item for item in lost if last.estimates[item].n == 1)
-            if doubtful and (asks := self._again({last.bytes: Repeat(doubtful)})):
+            again = {last.bytes: Repeat(doubtful, self._next(last.bytes))} if doubtful else {}
+            if asks := self._again(again):
                 return asks
             self._given_up.update(lost)
         hopeful = [choice for choice in self.legal if choice not in self._given_up]
@@ -176,7 +177,7 @@ class Lane:
         unsure = {size for size, view in self.views.items() if view.unsure}
         return self._again(
             {
-                size: Repeat(tuple(self.worth_repeating(self.views[size])))
+                size: Repeat(tuple(self.worth_repeating(self.views[size])), self._next(size))
                 for size in sorted({*unsure, *self.unsettled()})
             }
         )
@@ -227,8 +228,11 @@ class Lane:
             out = [variant for view in views for variant in self.excluded(view.bytes)]
             trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)
             if trial is not None:
-                again = Repeat(tuple(trial.choices), trial.rounds)
-                return self._again(dict.fromkeys(trial.sizes, again), MOST_TRIM_ROUNDS)
+                again = {
+                    size: Repeat(tuple(trial.choices), self._next(size, trial.rounds))
+                    for size in trial.sizes
+                }
+                return self._again(again, MOST_TRIM_ROUNDS)
         return []
 
     def _known(self, size: int) -> bool:
@@ -237,17 +241,15 @@ class Lane:
         )
 
     def _again(self, wanted: Mapping[int, Repeat], most: int = MOST_ROUNDS) -> list[Ask]:
-        """Further rounds where there were less than `most`, the sizes that need the same
-        together."""
-        grouped: dict[tuple[int, Repeat], list[int]] = {}
+        """Further rounds below `most`, the sizes that need the same together."""
+        grouped: dict[Repeat, list[int]] = {}
         for size, repeat in wanted.items():
-            if self._next_round[size] >= most:
-                continue
-            first = max(self._next_round[size], repeat.first)
-            grouped.setdefault((first, repeat), []).append(size)
-            self._next_round[size] = first + repeat.rounds
+            rounds = tuple(number for number in repeat.rounds if number < most)
+            if rounds:
+                grouped.setdefault(repeat._replace(rounds=rounds), []).append(size)
+                self._next_round[size] = rounds[-1] + 1
         asks = []
-        for (first, repeat), sizes in grouped.items():
+        for repeat, sizes in grouped.items():
             # A combination seen for the first time is checked; later rounds only time it.
             new = any(choice not in self.timings.cells[s] for s in sizes for choice in repeat[0])
             asks += [
@@ -255,12 +257,17 @@ class Lane:
                     self.collective,
                     tuple(sizes),
                     (DEFAULT, *repeat.choices),
-                    first + further,
-                    check=new and further == 0,
+                    number,
+                    check=new and number == repeat.rounds[0],
                 )
-                for further in range(repeat.rounds)
+                for number in repeat.rounds
             ]
         return asks
+
+    def _next(self, size: int, count: int = 1) -> tuple[int, ...]:
+        """The next rounds of a size."""
+        first = self._next_round[size]
+        return tuple(range(first, first + count))
 
     def _same(self) -> dict[int, list[Choice]]:
         """By size: choices that ran exactly what the default ran."""

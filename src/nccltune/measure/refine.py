@@ -72,7 +72,7 @@ def open_gaps(
         ratio = right.bytes / left.bytes
         loss = 0.0
         if left.best != right.best and ratio > BOUNDARY_RATIO:
-            loss = _by_the_other(left, right)
+            loss = _by_the_other(left, right, _same_prediction(left, right, predicted))
         if ratio > WIDE_RATIO and not (left.better and right.better):
             loss = max(loss, _may_hide(left, right, curves, predicted))
         width = math.log(ratio) / math.log(ordered[-1].bytes / ordered[0].bytes)
@@ -97,19 +97,32 @@ def candidates(size: int, views: Views, curves: Curves, legal: Sequence[Choice])
     ]
 
 
-def _by_the_other(left: SizeView, right: SizeView) -> float:
+def _by_the_other(left: SizeView, right: SizeView, smooth: bool) -> float:
     """What is lost for certain by giving the whole gap to the decision of one of its ends.
 
     Two forced choices cross where their smooth curves do, near the end at which they are alike:
     the lesser of the two losses bounds what is at stake. The default jumps, where NCCL changes its
-    mind, so that next to it the greater one may begin anywhere in the gap."""
+    mind, so that next to it the greater one may begin anywhere in the gap; unless it is known to be
+    `smooth`.
+    """
     before = left.lead(left.best, right.best)
     after = right.lead(right.best, left.best)
     if before is None or after is None:
         return 0.0
-    if DEFAULT in (left.best, right.best):
+    if DEFAULT in (left.best, right.best) and not smooth:
         return max(before, after)
     return min(before, after)
+
+
+def _same_prediction(left: SizeView, right: SizeView, predicted: Mapping[int, Choice]) -> bool:
+    """Whether NCCL predicts one choice from the one size to the other, and measures like it at
+    both."""
+    below = max((size for size in predicted if size <= left.bytes), default=None)
+    above = min((size for size in predicted if size >= right.bytes), default=None)
+    if below is None or above is None:
+        return False
+    choices = {choice for size, choice in predicted.items() if below <= size <= above}
+    return len(choices) == 1 and all(choices <= {*_alike(view)} for view in (left, right))
 
 
 def _may_hide(

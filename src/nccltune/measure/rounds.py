@@ -95,7 +95,7 @@ def unproven(
         worth = missed / threshold
         lacking = _next_proof(choice, covered, timings, rounds)
         cost_us = math.fsum(
-            _PROOF_TIMINGS * repeat.rounds * _timing_us(timings, size)
+            _PROOF_TIMINGS * len(repeat.rounds) * _timing_us(timings, size)
             for size, repeat in lacking.items()
         )
         if worth > _LEAST_WORTH and cost_us < _PROOF_COST * worth * spent_us:
@@ -107,7 +107,7 @@ def _next_proof(
     choice: Choice, views: Sequence[SizeView], timings: Timings, rounds: Mapping[int, int]
 ) -> dict[int, Repeat]:
     """What is missing until a range may be proven; nothing where the gain is too much in doubt."""
-    common = _common_rounds(choice, views, timings)
+    common = len(_common(_measured(choice, views, timings)))
     target = next((number for number in PROOF_ROUNDS if number > common), common)
     more = target - common
     estimates = [view.estimates[choice] for view in views]
@@ -125,17 +125,38 @@ def _lacking(
     target: int,
 ) -> dict[int, Repeat]:
     """What is missing until all sizes of a range have `target` rounds of `choice` in common: the
-    rule search compares round by round, over the whole range."""
-    more = target - _common_rounds(choice, views, timings)
-    first = max(rounds[view.bytes] for view in views)
-    if more <= 0 or first >= MOST_ROUNDS:
+    rule search compares round by round, over the whole range.
+
+    Rounds that most of the sizes have are filled up at the others, where they are still to come.
+    """
+    measured = _measured(choice, views, timings)
+    common = _common(measured)
+    costs = {
+        number: math.fsum(
+            _timing_us(timings, size) for size, had in measured.items() if number not in had
+        )
+        for number in range(MOST_ROUNDS)
+        if number not in common
+        and all(number in had or number >= rounds[size] for size, had in measured.items())
+    }
+    wanted = sorted(costs, key=lambda number: (costs[number], number))[: target - len(common)]
+    if len(common) >= target or len(common) + len(wanted) < target:
         return {}
-    return {view.bytes: Repeat((choice,), more, first) for view in views}
+    return {
+        size: Repeat((choice,), missing)
+        for size, had in measured.items()
+        if (missing := tuple(sorted(set(wanted) - had)))
+    }
 
 
-def _common_rounds(choice: Choice, views: Sequence[SizeView], timings: Timings) -> int:
-    measured = [set(timings.log_gains(view.bytes, choice)) for view in views]
-    return len(measured[0].intersection(*measured[1:]))
+def _measured(choice: Choice, views: Sequence[SizeView], timings: Timings) -> dict[int, set[int]]:
+    """By size: the rounds in which `choice` stands beside the default."""
+    return {view.bytes: set(timings.log_gains(view.bytes, choice)) for view in views}
+
+
+def _common(measured: Mapping[int, set[int]]) -> set[int]:
+    first, *others = measured.values()
+    return first.intersection(*others)
 
 
 def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:

@@ -185,6 +185,20 @@ def test_a_default_that_is_right_costs_few_points() -> None:
     assert len(platform.points) <= 9 * 5 * 2
 
 
+def test_predictions_that_are_right_spare_points_at_the_boundary() -> None:
+    """The default runs ring/ll throughout: its loss begins where the curves cross."""
+    lines = {"tree/ll": linear(10, 1_000), "ring/ll": linear(15, 3_000)}
+    exact = Curves(lines, lambda _: "ring/ll")
+    points = []
+    for predicted in ({K << power: choice("ring/ll") for power in range(17)}, None):
+        platform = Platform(exact, noise=0.003)
+        plan = Plan([lane(list(lines), predicted=predicted)])
+        drive(plan, platform)
+        assert rule_regret(timings_of(plan), exact, SIZES) < 0.005
+        points.append(len(platform.points))
+    assert points[0] < points[1]
+
+
 def test_a_hopeless_choice_is_not_tried_at_large_sizes() -> None:
     lines = {"tree/ll": linear(5, 200), "ring/simple": linear(20, 20_000)}
     exact = Curves(lines, lambda _: "ring/simple")
