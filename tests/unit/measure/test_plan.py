@@ -186,8 +186,8 @@ def test_a_default_that_is_right_costs_few_points() -> None:
 
 
 def test_predictions_that_are_right_spare_points_at_the_boundary() -> None:
-    """The default runs ring/ll throughout: its loss begins where the curves cross."""
-    lines = {"tree/ll": linear(10, 1_000), "ring/ll": linear(15, 3_000)}
+    """The default runs ring/ll throughout: its loss begins where the curves cross, near 4 KiB."""
+    lines = {"tree/ll": linear(10, 1_000), "ring/ll": linear(13.0, 3_000)}
     exact = Curves(lines, lambda _: "ring/ll")
     points = []
     for predicted in ({K << power: choice("ring/ll") for power in range(17)}, None):
