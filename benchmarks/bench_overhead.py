@@ -87,7 +87,7 @@ def main() -> None:
             on_gpus = bool(arguments.gpus)
             for size, one in running.items():
                 unchecked = overhead_us(one, calls_count=on_gpus, check=False)
-                yield f"a step, {size} processes", unchecked
+                yield f"a step, {size} processes" if size > 1 else "a step, 1 process", unchecked
                 if on_gpus:
                     checked = overhead_us(one, calls_count=True, check=True)
                     yield f"the same, checked, {size} processes", checked

@@ -58,6 +58,7 @@ class Visitor {
   // One attempt. False without *failure: worth another.
   bool Try(std::optional<MeetingFailure>* failure) {
     std::string error;
+    std::string problem;  // of an address where somebody listens
     const std::vector<SocketAddress> addresses = Resolve(meeting_.endpoint, &error);
     if (addresses.empty()) last_problem_ = "the host name is not known (" + error + ")";
     for (const SocketAddress& address : addresses) {
@@ -67,8 +68,10 @@ class Visitor {
       }
       if (Introduce(failure)) return true;
       if (*failure) return false;
-      break;
+      // Somebody else may have the port on this address alone.
+      problem = last_problem_;
     }
+    if (!problem.empty()) last_problem_ = problem;
     if (interrupted_) *failure = Interrupted();
     return false;
   }

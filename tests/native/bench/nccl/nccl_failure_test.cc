@@ -133,8 +133,15 @@ TEST_F(NcclFailure, AWrongArgumentIsNotTheEnd) {
 TEST_F(NcclFailure, WhatDoesNotFitNamesWhatWould) {
   environment_.Set("FAKE_CUDA_MEMORY", std::to_string(size_t{16} << 20U));
   Open(2);
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllReduce, 4 << 20)).error);
-  const StepError error = Failed(StepOf(Collective::kAllReduce, 10 << 20));
+  const auto large = [](Collective collective, size_t bytes) {
+    Step step = StepOf(collective, bytes);
+    step.warmup = 0;
+    step.iterations = 1;
+    step.check = false;
+    return step;
+  };
+  EXPECT_FALSE(backend_->Run(large(Collective::kAllReduce, 4 << 20)).error);
+  const StepError error = Failed(large(Collective::kAllReduce, 10 << 20));
   EXPECT_EQ(error.kind, ErrorKind::kMemory);
   EXPECT_FALSE(error.fatal);
   EXPECT_EQ(
@@ -142,12 +149,12 @@ TEST_F(NcclFailure, WhatDoesNotFitNamesWhatWould) {
       0U)
       << error.text;
   // In place it takes one buffer.
-  Step in_place = StepOf(Collective::kAllReduce, 10 << 20);
+  Step in_place = large(Collective::kAllReduce, 10 << 20);
   in_place.in_place = true;
   EXPECT_FALSE(backend_->Run(in_place).error);
   // One large, the other small, and the other way round.
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kAllGather, 8 << 20)).error);
-  EXPECT_FALSE(backend_->Run(StepOf(Collective::kReduceScatter, 8 << 20)).error);
+  EXPECT_FALSE(backend_->Run(large(Collective::kAllGather, 8 << 20)).error);
+  EXPECT_FALSE(backend_->Run(large(Collective::kReduceScatter, 8 << 20)).error);
   Close();
 }
 
