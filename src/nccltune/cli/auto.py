@@ -73,7 +73,8 @@ def command(
     The result is an ordinary study, so that every step can be done again by its own verb. Ctrl-C
     loses nothing: the same command goes on where it stopped.
     """
-    from nccltune.cli.sweep import as_data, run_sweep, show_totals
+    from nccltune.cli.sweep import run_sweep
+    from nccltune.cli.sweep_screen import as_data, show_totals
 
     wanted = wanted_from(options)._replace(budget_s=budget and SWEEP_SHARE * budget)
     launch = launch_from(options)

@@ -3,7 +3,7 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,19 +20,16 @@ from nccltune.cli.bench_options import (
     wanted_from,
     what_options,
 )
-from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, print_json, stderr
+from nccltune.cli.sweep_screen import as_data, show_plan, show_result
 from nccltune.cli.sweep_ways import other_way, ways_options
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nccltune.analyze.timings import Timings
-    from nccltune.measure.ask import Ask, Key
     from nccltune.measure.bench import Launch
-    from nccltune.measure.conversation import Point
     from nccltune.measure.plan import Plan
     from nccltune.measure.record import Record, Summary
-    from nccltune.measure.sweep import Outcome, Survey, Wanted
+    from nccltune.measure.sweep import Outcome, Wanted
     from nccltune.model.choice import AnyChoice
     from nccltune.model.platform import Platform
 
@@ -106,12 +103,15 @@ def command(
         rounds=(rounds or _EXHAUSTIVE_ROUNDS) if exhaustive else None, budget_s=budget
     )
     launch = launch_from(options)
-    told = partial(_show_plan, as_json=as_json) if dry_run else None
+    told = partial(show_plan, as_json=as_json) if dry_run else None
     with terminated_like_interrupted():
         swept = run_sweep(path, launch, wanted, command_line(context), instead=told)
     if isinstance(swept, int):
         return swept
-    _show_result(swept, path, as_json)
+    if as_json:
+        print_json(as_data(swept))
+    else:
+        show_result(swept, path, decide)
     return 0
 
 
@@ -131,7 +131,7 @@ def run_sweep(
     again: str,
     *,
     start: "Callable[[Platform, str | None], None]" = show_start,
-    instead: "Callable[[Platform, Sequence[Survey], Plan], None] | None" = None,
+    instead: "Callable[[Platform, Plan], None] | None" = None,
 ) -> Swept | int:
     """Sweep into the study at `path` and talk about it; what was found, or the exit code of an
     interruption. `again` is the command that resumes, `start` says what is measured on. With
@@ -157,7 +157,7 @@ def run_sweep(
             surveys, wanted, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
         )
         if instead is not None:
-            instead(platform, surveys, plan)
+            instead(platform, plan)
             return 0
         study = Study.create(path)
         stack.enter_context(alone(study))
@@ -229,168 +229,3 @@ def _stopped(
     kept = outcome.points + outcome.known
     note.print(f"stopped; all {kept} points so far are kept in {record.study.path}", markup=False)
     note.print(f"resume:  {again}", markup=False, soft_wrap=True)
-
-
-def _show_plan(
-    platform: "Platform", surveys: "Sequence[Survey]", plan: "Plan", as_json: bool
-) -> None:
-    from rich.markup import escape
-
-    from nccltune.model.scale import count
-    from nccltune.model.sizes import format_bytes
-
-    everything = plan.seconds_left()
-    asks: list[Ask] = plan.step()
-    points = sum(1 for ask in asks for _ in ask.points())
-    first = sum(plan.seconds(ask) for ask in asks)
-    if as_json:
-        print_json(
-            {
-                "platform": platform,
-                "first": [
-                    {
-                        "collective": ask.collective,
-                        "bytes": ask.sizes,
-                        "choices": ask.choices,
-                        "round": ask.round,
-                    }
-                    for ask in asks
-                ],
-                "points": points,
-                "seconds": first,
-                "total_seconds": everything,
-            }
-        )
-        return
-    out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
-    if platform.replay:
-        out.print(f"replay     of {escape(platform.replay)}")
-    for item in surveys:
-        labels = " ".join(choice.label for choice in item.legal) or "nothing to choose"
-        out.print(f"{item.grid.collective.value:<14}default {labels}")
-    for ask in asks:
-        sizes = " ".join(format_bytes(size).replace(" ", "") for size in ask.sizes)
-        out.print(
-            f"[dim]first      {ask.collective.value}, {count(len(ask.choices), 'choice')}: "
-            f"{sizes}[/dim]"
-        )
-    out.print(
-        f"Would measure {count(points, 'point')} first (about {first:.2g} s); all of it takes "
-        f"about {everything:.2g} s. Nothing was measured or written."
-    )
-
-
-def show_totals(swept: Swept, out: "Console", name: str) -> None:
-    """How much was measured, and why it ended; `name` stands before it."""
-    from nccltune.model.scale import count
-
-    platform, plan, outcome, _ = swept
-    ended = {
-        "done": "nothing more is worth measuring",
-        "budget": "the budget is spent: the same command goes on",
-    }[outcome.reason]
-    recorded = " recorded" if platform.replay else ""
-    before = f" and {outcome.known} from before" if outcome.known else ""
-    hanging(
-        out,
-        f"{name:<11}",
-        11,
-        f"{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} seconds · "
-        f"gain still to be found under {100 * plan.gain_left:.2g} % · {ended}",
-    )
-
-
-def _show_result(swept: Swept, path: Path, as_json: bool) -> None:
-    from rich.markup import escape
-
-    if as_json:
-        print_json(as_data(swept))
-        return
-    out = stdout()
-    show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
-    for line in _would_be_rules(swept.plan):
-        out.print(line)
-    for text in _left_out(swept.outcome.failures):
-        out.print(f"[yellow]left out[/yellow]   {escape(text)}")
-    out.print(f"study      {escape(str(path))}")
-    stderr().print(f"[dim]next: nccltune tune {path}[/dim]", soft_wrap=True)
-
-
-def _would_be_rules(plan: "Plan") -> Iterator[str]:
-    """One line for every range that a rule would take, with its mean gain."""
-    import math
-
-    from nccltune.measure.view import runs
-    from nccltune.model.sizes import format_bytes
-
-    for known in plan.known():
-        found = list(runs(known.views, decide(known.timings)))
-        if not found:
-            yield f"{known.collective.value:<14}[dim]nothing beats the default beyond noise[/dim]"
-        for choice, views in found:
-            gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
-            low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
-            yield (
-                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}"
-                f"[green]{gain:.2f}x[/green]"
-            )
-
-
-def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
-    """What could not be measured, in words, the same together."""
-    from collections import Counter
-
-    from nccltune.model.choice import choice_label
-    from nccltune.model.scale import count
-
-    counted = Counter(
-        (
-            key.collective.value,
-            choice_label(key.choice),
-            point.error.kind if point.error else "NCCL ran something else",
-        )
-        for key, point in failures
-    )
-    return [
-        f"{collective} {label}: {why} at {count(number, 'point')}"
-        for (collective, label, why), number in counted.items()
-    ]
-
-
-def as_data(swept: Swept) -> dict[str, Any]:
-    """A sweep as `--json` tells it."""
-    import math
-
-    from nccltune.model.choice import choice_label
-
-    platform, plan, outcome, summary = swept
-    return {
-        "platform": platform,
-        "sweep": summary,
-        "collectives": [
-            {
-                "collective": known.collective,
-                "gain_left": math.expm1(known.gain_left),
-                "sizes": [
-                    {
-                        "bytes": size,
-                        "rounds": view.rounds,
-                        "best": choice_label(view.best),
-                        "gain": math.exp(view.gain),
-                    }
-                    for size, view in known.views.items()
-                ],
-            }
-            for known in plan.known()
-        ],
-        "failures": [
-            {
-                "collective": key.collective,
-                "bytes": key.bytes,
-                "choice": choice_label(key.choice),
-                "error": point.error,
-            }
-            for key, point in outcome.failures
-        ],
-    }

@@ -47,6 +47,14 @@ class Plan:
         """What to measure next, cheap things first; empty when done."""
         return [ask for lane in self._lanes.values() for ask in lane.step()]
 
+    def outline(self) -> list[Ask]:
+        """The first look at the coarse sizes, if no choice were dropped on the way."""
+        return [
+            Ask(lane.collective, tuple(lane.unexplored), (DEFAULT, *lane.legal), 0, check=True)
+            for lane in self._lanes.values()
+            if lane.unexplored
+        ]
+
     def feed(self, key: Key, point: Point) -> None:
         """Take the answer to one point."""
         self._clocks.pop(key.collective, None)
@@ -113,6 +121,10 @@ class ExhaustivePlan(Plan):
         asks = [ask for lane in self._lanes.values() for ask in self._whole(lane, self._round)]
         self._round += 1
         return asks
+
+    def outline(self) -> list[Ask]:
+        """The first round."""
+        return [ask for lane in self._lanes.values() for ask in self._whole(lane, 0)]
 
     def seconds_left(self) -> float:
         """About how long the rounds to come take."""

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune sweep` says: what it would do, what it found."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nccltune.cli.output import hanging, next_step, print_json, stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.cli.sweep import Swept
+    from nccltune.measure.ask import Key
+    from nccltune.measure.conversation import Point
+    from nccltune.measure.lane import Decide
+    from nccltune.measure.plan import Plan
+    from nccltune.model.platform import Platform
+
+
+def show_plan(platform: "Platform", plan: "Plan", *, as_json: bool) -> None:
+    """What would be measured first, and about how long everything takes."""
+    from nccltune.model.choice import choice_label
+    from nccltune.model.scale import count
+    from nccltune.model.sizes import format_bytes
+
+    asks = plan.outline()
+    points = sum(1 for ask in asks for _ in ask.points())
+    first = sum(plan.seconds(ask) for ask in asks)
+    everything = plan.seconds_left()
+    if as_json:
+        print_json(
+            {
+                "platform": platform,
+                "first": [
+                    {
+                        "collective": ask.collective,
+                        "bytes": ask.sizes,
+                        "choices": ask.choices,
+                        "round": ask.round,
+                    }
+                    for ask in asks
+                ],
+                "points": points,
+                "seconds": first,
+                "total_seconds": everything,
+            }
+        )
+        return
+    out = stdout()
+    hanging(out, "platform   ", 11, platform.title)
+    if platform.replay:
+        hanging(out, "replay     ", 11, f"of {platform.replay}")
+    for ask in asks:
+        name = ask.collective.value
+        labels = " ".join(choice_label(choice) for choice in ask.choices)
+        sizes = ", ".join(format_bytes(size) for size in ask.sizes)
+        hanging(out, f"{name:<14}", 14, f"{labels} at {sizes}")
+    hanging(
+        out,
+        "",
+        0,
+        f"Would measure up to {count(points, 'point')} first (about {first:.2g} s); all of it "
+        f"takes about {everything:.2g} s. Nothing was measured or written.",
+    )
+
+
+def show_totals(swept: "Swept", out: "Console", name: str) -> None:
+    """How much was measured, and why it ended; `name` stands before it."""
+    from nccltune.model.scale import count
+
+    platform, plan, outcome, _ = swept
+    ended = {
+        "done": "nothing more is worth measuring",
+        "budget": "the budget is spent: the same command goes on",
+    }[outcome.reason]
+    recorded = " recorded" if platform.replay else ""
+    before = f" and {outcome.known} from before" if outcome.known else ""
+    hanging(
+        out,
+        f"{name:<11}",
+        11,
+        f"{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} seconds · "
+        f"gain still to be found under {100 * plan.gain_left:.2g} % · {ended}",
+    )
+
+
+def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
+    """What was found: the ranges that rules would take if they were made now."""
+    out = stdout()
+    show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
+    for line in _would_be_rules(swept.plan, decide):
+        out.print(line)
+    for text in _left_out(swept.outcome.failures):
+        hanging(out, "[yellow]left out[/yellow]   ", 11, text)
+    out.print(f"study      {path}", markup=False, soft_wrap=True)
+    next_step("nccltune tune", path)
+
+
+def _would_be_rules(plan: "Plan", decide: "Decide") -> Iterator[str]:
+    """One line for every range that a rule would take, with its mean gain."""
+    import math
+
+    from nccltune.measure.view import runs
+    from nccltune.model.sizes import format_bytes
+
+    for known in plan.known():
+        found = list(runs(known.views, decide(known.timings)))
+        if not found:
+            yield f"{known.collective.value:<14}[dim]nothing beats the default beyond noise[/dim]"
+        for choice, views in found:
+            gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
+            low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
+            yield (
+                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}"
+                f"[green]{gain:.2f}x[/green]"
+            )
+
+
+def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:
+    """What could not be measured, in words, the same together."""
+    from collections import Counter
+
+    from nccltune.model.choice import choice_label
+    from nccltune.model.scale import count
+
+    counted = Counter(
+        (
+            key.collective.value,
+            choice_label(key.choice),
+            point.error.kind if point.error else "NCCL ran something else",
+        )
+        for key, point in failures
+    )
+    return [
+        f"{collective} {label}: {why} at {count(number, 'point')}"
+        for (collective, label, why), number in counted.items()
+    ]
+
+
+def as_data(swept: "Swept") -> dict[str, Any]:
+    """A sweep as `--json` tells it."""
+    import math
+
+    from nccltune.model.choice import choice_label
+
+    platform, plan, outcome, summary = swept
+    return {
+        "platform": platform,
+        "sweep": summary,
+        "collectives": [
+            {
+                "collective": known.collective,
+                "gain_left": math.expm1(known.gain_left),
+                "sizes": [
+                    {
+                        "bytes": size,
+                        "rounds": view.rounds,
+                        "best": choice_label(view.best),
+                        "gain": math.exp(view.gain),
+                    }
+                    for size, view in known.views.items()
+                ],
+            }
+            for known in plan.known()
+        ],
+        "failures": [
+            {
+                "collective": key.collective,
+                "bytes": key.bytes,
+                "choice": choice_label(key.choice),
+                "error": point.error,
+            }
+            for key, point in outcome.failures
+        ],
+    }
