@@ -113,8 +113,8 @@ def test_a_sweep_costs_little_and_loses_little_against_the_full_grid(
     full = json.loads(sweep("-o", "full", "--exhaustive", *common, cwd=tmp_path).stdout)
     assert ours["sweep"]["reason"] == full["sweep"]["reason"] == "done"
     assert ours["sweep"]["gain_left"] < 0.011
-    assert ours["sweep"]["seconds"] < full["sweep"]["seconds"] / 4
-    assert ours["sweep"]["points"] < full["sweep"]["points"] / 3
+    assert ours["sweep"]["seconds"] < full["sweep"]["seconds"] / 5
+    assert ours["sweep"]["points"] < full["sweep"]["points"] / 2
     assert len(points(tmp_path / "ours")) == ours["sweep"]["points"]
     truth = timings(EXAMPLES / name)
     tables = rules(tmp_path / "ours"), rules(tmp_path / "full")
@@ -175,7 +175,7 @@ def test_what_a_replay_leaves_says_replay_everywhere(tmp_path: Path) -> None:
 
 def test_a_recording_may_be_named(tmp_path: Path) -> None:
     done = sweep("-o", "study", "--replay", RECORDINGS[1], "--dry-run", cwd=tmp_path)
-    first = re.search(r"Would measure (\d+) points first", done.stdout)
+    first = re.search(r"Would measure up to (\d+) points first", done.stdout)
     assert first is not None
     assert "replay     of h200x4-1-node" in done.stdout
     assert not (tmp_path / "study").exists()
