@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_BENCH_BACKEND_H_
 #define NCCLTUNE_BENCH_BACKEND_H_
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,7 @@ class Backend {
 struct NcclOptions {
   std::string nccl_path;   // --nccl; empty: PyTorch's, else the system's
   std::string tuner_path;  // our plugin, absolute
+  std::chrono::milliseconds start_limit{std::chrono::minutes(2)};  // for the communicator
 };
 
 // Opens nothing before Open.

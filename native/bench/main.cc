@@ -99,7 +99,7 @@ std::optional<StartFailure> MakeBackend(const Options& options, std::unique_ptr<
                         "--tuner names libnccl-tuner-nccltune.so"};
   }
   if (options.replay.empty()) {
-    *backend = MakeNcclBackend({.nccl_path = options.nccl, .tuner_path = tuner});
+    *backend = MakeNcclBackend({options.nccl, tuner, options.start_limit});
     return std::nullopt;
   }
   std::optional<Scale> scale;

@@ -15,7 +15,7 @@ namespace {
 
 using Failure = std::optional<StepError>;
 
-constexpr double kCloseLimitS = 20;
+constexpr std::chrono::seconds kCloseLimit{20};
 constexpr std::chrono::milliseconds kSettle{300};
 constexpr std::chrono::seconds kReleaseLimit{1};
 
@@ -45,8 +45,8 @@ std::unique_ptr<Backend> MakeNcclBackend(const NcclOptions& options) {
   return std::make_unique<NcclBackend>(options);
 }
 
-NcclBackend::Limit::Limit(double limit_s)
-    : time(limit_s),
+NcclBackend::Limit::Limit(std::chrono::duration<double> limit)
+    : time(limit),
       deadline(Team::Clock::now() + std::chrono::duration_cast<Team::Clock::duration>(time)) {}
 
 NcclBackend::NcclBackend(NcclOptions options) : options_(std::move(options)) {}
@@ -162,7 +162,7 @@ Failure NcclBackend::Apply(const Step& step) {
 
 StepResult NcclBackend::Run(const Step& step) {
   StepResult result;
-  const Limit limit(step.timeout_s);
+  const Limit limit{std::chrono::duration<double>(step.timeout_s)};
   result.error = PrepareAll(step, limit);
   if (result.error) return result;
   const auto outcomes = std::make_shared<std::vector<StepOutcome>>(body_->gpus.size());
@@ -197,7 +197,7 @@ TableResult NcclBackend::Table(const Step& asked) {
     result.error = bench::Unsupported("NCCL predicts nothing for this collective");
     return result;
   }
-  const Limit limit(step.timeout_s);
+  const Limit limit{std::chrono::duration<double>(step.timeout_s)};
   result.error = PrepareAll(step, limit);
   if (result.error) return result;
   const auto seen = std::make_shared<std::vector<Observation>>(body_->gpus.size());
@@ -218,7 +218,7 @@ TableResult NcclBackend::Table(const Step& asked) {
 
 void NcclBackend::Close() {
   if (!team_ || closed_ || body_->stop) return;
-  const Failure failure = OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, Limit(kCloseLimitS),
+  const Failure failure = OnAll([](Gpu& gpu, size_t) { return gpu.Close(); }, Limit(kCloseLimit),
                                 "ending the communicator");
   closed_ = !failure;
   if (failure) std::fprintf(stderr, "nccltune-bench: %s\n", failure->text.c_str());

@@ -40,7 +40,7 @@ class NcclBackend final : public Backend {
 
   // From its making on.
   struct Limit {
-    explicit Limit(double limit_s);
+    explicit Limit(std::chrono::duration<double> limit);
     std::chrono::duration<double> time;
     Team::Clock::time_point deadline;
   };

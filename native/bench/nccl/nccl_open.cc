@@ -17,8 +17,6 @@ namespace {
 
 using Failure = std::optional<StepError>;
 
-constexpr double kConnectLimitS = 120;
-constexpr double kProofLimitS = 60;
 constexpr size_t kLongestPluginName = 254;  // NCCL cuts what is longer
 
 OpenError FromStep(const StepError& error, std::string hint) {
@@ -175,7 +173,7 @@ std::optional<OpenError> NcclBackend::Connect(const World& world) {
     return gpu.Connect(id);
   };
   // Not agreed upon: the others may never come out of the call that failed here. The run ends.
-  failure = OnAll(task, Limit(kConnectLimitS), "making the communicator");
+  failure = OnAll(task, Limit(options_.start_limit), "making the communicator");
   if (failure) return FromStep(*failure, kHint);
   if (auto error = Agree(exchange_, failure)) return FromStep(*error, kHint);
   return std::nullopt;
@@ -202,7 +200,7 @@ std::optional<OpenError> NcclBackend::ProveTuner() {
     if (auto error = gpu.MeetBySum()) return error;
     return gpu.Wait();
   };
-  failure = OnAll(task, Limit(kProofLimitS), "the first all-reduce");
+  failure = OnAll(task, Limit(options_.start_limit), "the first all-reduce");
   const auto decision = body_->control->LastDecision(Collective::kAllReduce);
   if (!failure && !decision) {
     failure = StepError{

@@ -137,6 +137,15 @@ TEST_F(NcclOpen, ARunThatEndsMeanwhile) {
   EXPECT_EQ(Refused().text, "the run is ending");
 }
 
+TEST_F(NcclOpen, AStuckStartEndsAtItsLimit) {
+  environment_.Set("FAKE_NCCL_HANG", "1:4");
+  options_.start_limit = std::chrono::milliseconds(300);
+  const OpenError error = Refused();
+  EXPECT_EQ(error.kind, OpenError::Kind::kFailed);
+  EXPECT_EQ(error.text.find("the first all-reduce is stuck: rank 0 was not done after 0.3 s"), 0U)
+      << error.text;
+}
+
 TEST_F(NcclOpen, AbortEndsAStuckStart) {
   // The first all-reduce of 4 bytes never ends.
   environment_.Set("FAKE_NCCL_HANG", "1:4");

@@ -48,7 +48,8 @@ long FakeGpus::Live() {
   return Ask(cuda, "fake_cuda_live") + Ask(Nccl(), "fake_nccl_live");
 }
 
-FakeGpus::FakeGpus() : options_{FAKE_NCCL, TUNER_PLUGIN}, live_before_(Live()) {
+FakeGpus::FakeGpus()
+    : options_{.nccl_path = FAKE_NCCL, .tuner_path = TUNER_PLUGIN}, live_before_(Live()) {
   // What the backend sets for NCCL is not to reach the next test.
   environment_.Set("NCCL_TUNER_PLUGIN", "");
   environment_.Set("NCCL_PROFILER_PLUGIN", "");
