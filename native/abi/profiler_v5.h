@@ -71,8 +71,8 @@ struct ProfilerV5 {
 
   // Once per communicator. *mask belongs to NCCL and to the whole process; it may be changed at any
   // time, and each call that is enqueued takes the value that it finds.
-  Result (*init)(void** context, uint64_t communicator_id, int* mask,
-                 const char* communicator_name, int nodes, int ranks, int rank, LogFunction log);
+  Result (*init)(void** context, uint64_t communicator_id, int* mask, const char* communicator_name,
+                 int nodes, int ranks, int rank, LogFunction log);
 
   // A null *handle means that the event's end is of no interest.
   Result (*start_event)(void* context, void** handle, ProfilerEventV5* event);

@@ -35,8 +35,11 @@ constexpr std::array<Setting, 6> kSettings = {{
      "Where the Python side looks for nccltune's shared objects and programs; not read by the "
      "plugin.",
      {}},
-    {"NCCLTUNE_TOKEN", "text", "",
-     "32 hexadecimal digits that the processes of one nccltune-bench share; not read by the plugin.",
+    {"NCCLTUNE_TOKEN",
+     "text",
+     "",
+     "32 hexadecimal digits that the processes of one nccltune-bench share; not read by the "
+     "plugin.",
      {}},
 }};
 
