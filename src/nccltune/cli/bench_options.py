@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import Percent
-from nccltune.cli.output import stderr
+from nccltune.cli.output import hanging, stderr
 
 if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
@@ -209,21 +209,18 @@ def terminated_like_interrupted() -> Iterator[None]:
 
 def show_start(platform: "Platform", came_from: str | None) -> None:
     """Talk: what is measured on, and what in the environment bends it."""
-    from rich.markup import escape
-
     note = stderr()
     where = f" ({came_from})" if came_from and not platform.replay else ""
-    note.print(f"platform   {escape(platform.title)}{escape(where)}", soft_wrap=True)
+    hanging(note, "platform   ", 11, f"{platform.title}{where}")
     for name in ("NCCL_ALGO", "NCCL_PROTO"):
         if name in platform.settings and not platform.replay:
-            note.print(
-                f"[yellow]warning[/yellow]    {name}={escape(platform.settings[name])} is set: "
-                "NCCL offers nothing else, so nothing else is measured",
-                soft_wrap=True,
+            words = (
+                f"{name}={platform.settings[name]} is set: NCCL offers nothing else, so nothing "
+                "else is measured"
             )
+            hanging(note, "[yellow]warning[/yellow]    ", 11, words)
     if platform.replay:
-        note.print(
-            f"replay     of {escape(platform.replay)}: timings are drawn from a recording, "
-            "nothing is measured here",
-            soft_wrap=True,
+        words = (
+            f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"
         )
+        hanging(note, "replay     ", 11, words)

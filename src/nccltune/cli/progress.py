@@ -134,11 +134,11 @@ def screen(status: "Status", share: float, name: str, replay: str | None) -> "Re
     from rich.table import Table
     from rich.text import Text
 
-    line = Table.grid(padding=(0, 2, 0, 0))
+    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
     for ratio in (None, None, None, 1, None):
         line.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio)
     line.add_row(
-        Text(name, style="bold"),
+        Text(f"{name:<9}", style="bold"),
         ProgressBar(total=1.0, completed=share, width=20),
         f"{share:4.0%}",
         Text(point_words(status)),
@@ -148,7 +148,7 @@ def screen(status: "Status", share: float, name: str, replay: str | None) -> "Re
     if status.known:
         words += f", {status.known} more from before"
     if replay:
-        words += f" · replay of {replay}: nothing is measured here"
+        words += f" · replay of {replay}"
     return Group(line, Text(words, style="dim"))
 
 
