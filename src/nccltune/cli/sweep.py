@@ -140,7 +140,8 @@ def run_sweep(
     from nccltune.measure.bench import Bench
     from nccltune.measure.identity import check_same
     from nccltune.measure.record import Record, alone
-    from nccltune.measure.sweep import Sweep, make_plan, survey
+    from nccltune.measure.survey import make_plan, survey
+    from nccltune.measure.sweep import Sweep
     from nccltune.model.errors import LaunchError, StudyError
     from nccltune.model.scale import Scale
     from nccltune.model.study import Study

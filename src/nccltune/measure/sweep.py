@@ -2,22 +2,16 @@
 """Carries a plan out: asks the study first, then the bench; keeps every point; minds the budget."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from nccltune.measure.ask import Ask, Key
 from nccltune.measure.bench import Bench
-from nccltune.measure.conversation import Measure, Point, Table, TableRow
-from nccltune.measure.grid import Grid
-from nccltune.measure.lane import Decide, Lane, Options
-from nccltune.measure.outlook import Predictions, point_us
-from nccltune.measure.plan import EXHAUSTIVE_FACTOR, ExhaustivePlan, Plan
+from nccltune.measure.conversation import Measure, Point
+from nccltune.measure.outlook import point_us
 from nccltune.measure.record import Record, conditions
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, parse_choice
+from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
-from nccltune.model.errors import InputError, PlatformError
-from nccltune.model.names import nearest
-from nccltune.model.scale import Scale
 
 _REQUEST_S = 0.5
 """About how long one request may take: the bench cannot be stopped within one, only between."""
@@ -86,62 +80,6 @@ class Outcome(NamedTuple):
     known: int
     seconds: float
     failures: list[tuple[Key, Point]]
-
-
-class Survey(NamedTuple):
-    """What NCCL says of one collective before anything is measured."""
-
-    grid: Grid
-    legal: list[Choice]
-    predicted: dict[int, Choice]
-    costs: Predictions
-
-
-def survey(bench: Bench, wanted: Wanted) -> list[Survey]:
-    """Ask NCCL for its own tables: what it can run, what it would pick, what it expects.
-
-    Raises InputError for a collective that the bench cannot measure, PlatformError where NCCL
-    offers nothing to choose from.
-    """
-    able = bench.hello.can.collectives
-    found = []
-    for collective in wanted.collectives:
-        if collective.value not in able:
-            raise InputError(
-                f"{collective.value} cannot be measured here",
-                where="--collectives",
-                hint=nearest(collective.value, able),
-            )
-        grid = Grid(collective, bench.hello.ranks, wanted.low, wanted.high)
-        request = Table(id=0, collective=collective, bytes=grid.every(EXHAUSTIVE_FACTOR))
-        found.append(_survey(grid, bench.tables(request)))
-    if not any(item.legal for item in found):
-        raise PlatformError(
-            f"NCCL {bench.hello.nccl.version} offers no choice: it gave the tuner plugin no table",
-            hint="NCCL 2.22 or later is needed, and neither NCCL_ALGO nor NCCL_PROTO may be set",
-        )
-    return found
-
-
-def make_plan(
-    surveys: Sequence[Survey], wanted: Wanted, scale: Scale, decide: Decide, *, chunks: bool
-) -> Plan:
-    """The plan for what was asked. `decide` says what the rules would choose by some timings."""
-    lanes = [
-        Lane(
-            item.grid,
-            scale,
-            item.legal,
-            decide,
-            Options(threshold=wanted.threshold, chunks=chunks),
-            predicted=item.predicted,
-        )
-        for item in surveys
-    ]
-    costs = {item.grid.collective: item.costs for item in surveys}
-    if wanted.rounds is not None:
-        return ExhaustivePlan(lanes, costs, rounds=wanted.rounds)
-    return Plan(lanes, costs)
 
 
 class Sweep(Generic[AnyPlan]):
@@ -293,29 +231,3 @@ class Sweep(Generic[AnyPlan]):
             default_us=self._default_us.get((key.collective, key.bytes)),
         )
         self._watcher.update(status, self._plan)
-
-
-def _survey(grid: Grid, rows: Sequence[TableRow]) -> Survey:
-    legal: dict[Choice, None] = {}
-    predicted: dict[int, Choice] = {}
-    costs: dict[int, Mapping[str, float]] = {}
-    for row in rows:
-        choices = {label: choice for label in row.costs if (choice := _choice(label)) is not None}
-        legal.update(dict.fromkeys(choices.values()))
-        known = {label: cost for label, cost in row.costs.items() if cost and label in choices}
-        if known:
-            costs[row.bytes] = known
-        if row.predicted is not None and row.predicted.algorithm and row.predicted.protocol:
-            choice = _choice(f"{row.predicted.algorithm}/{row.predicted.protocol}")
-            if choice is not None:
-                predicted[row.bytes] = choice
-    return Survey(grid, sorted(legal, key=lambda choice: choice.label), predicted, costs)
-
-
-def _choice(label: str) -> Choice | None:
-    """A combination by its label; None for one of a newer NCCL that no rule could name."""
-    try:
-        choice: AnyChoice = parse_choice(label)
-    except InputError:
-        return None
-    return choice if isinstance(choice, Choice) else None

@@ -9,7 +9,8 @@ from nccltune.cli.sweep import decide
 from nccltune.measure.bench import Bench
 from nccltune.measure.plan import Plan
 from nccltune.measure.record import Record
-from nccltune.measure.sweep import Outcome, Status, Sweep, Wanted, make_plan, survey
+from nccltune.measure.survey import make_plan, survey
+from nccltune.measure.sweep import Outcome, Status, Sweep, Wanted
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import InputError, PlatformError, StudyError
