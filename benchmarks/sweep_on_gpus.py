@@ -8,6 +8,7 @@ ours      `nccltune sweep` of all collectives, from the start of the command to 
 theirs    nccl-tests as they run by default: a process (or an mpirun) for each collective and choice
           that NCCL can run, forced by NCCL_ALGO and NCCL_PROTO, and one without, over the same
           sizes; one mean a size. Both check results.
+auto      `nccltune auto` once: the rules that its verify left, and what verify measured
 
 A table says which choice runs at each size. It is worth what its choices took in the full grid:
 the best choice at a size is picked by the even rounds, and everything is timed by the odd ones, so
@@ -25,15 +26,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.formats.context import ReadOptions
 from nccltune.formats.inputs import find_inputs, read_inputs
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.rule import Rule
 from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 from nccltune.tune.search import search
@@ -57,14 +62,19 @@ def run(command: list[str], environment: Mapping[str, str]) -> tuple[str, float]
     return done.stdout, seconds
 
 
-def sweep(options: argparse.Namespace, study: Path, *more: str) -> tuple[dict[str, Any], float]:
-    command = ["nccltune", "sweep", "-o", str(study), "--json", "--sizes", options.sizes]
+def nccltune(options: argparse.Namespace, verb: str, study: Path, *more: str) -> tuple[Any, float]:
+    command = ["nccltune", verb, "-o", str(study), "--json", "--sizes", options.sizes]
     if options.emulate_nodes > 1:
         command += ["--emulate-nodes", str(options.emulate_nodes)]
     if options.nccl:
         command += ["--nccl", options.nccl]
     out, seconds = run([*command, *more], dict(os.environ))
-    return json.loads(out)["sweep"], seconds
+    return json.loads(out), seconds
+
+
+def sweep(options: argparse.Namespace, study: Path, *more: str) -> tuple[dict[str, Any], float]:
+    said, seconds = nccltune(options, "sweep", study, *more)
+    return said["sweep"], seconds
 
 
 def timings_of(study: Path) -> dict[Collective, Timings]:
@@ -86,7 +96,12 @@ def part(timings: Timings, odd: int) -> Timings:
 
 def decided(timings: Timings, sizes: list[int]) -> Table:
     """What rules made of these timings choose."""
-    rules = [item.rule for group in search([timings]) for item in group.rules]
+    return chosen(
+        [item.rule for group in search([timings]) for item in group.rules], timings, sizes
+    )
+
+
+def chosen(rules: Sequence[Rule], timings: Timings, sizes: list[int]) -> Table:
     scale, collective = timings.condition.scale, timings.condition.collective
     return {
         size: next(
@@ -226,6 +241,13 @@ def main() -> int:
                 report["theirs"].append(_theirs(Theirs(options, ranks), truths))
                 _tell("theirs", report["theirs"][-1])
             options.output.write_text(json.dumps(report, indent=1))
+        report["auto"] = _auto(options, truths, Path(folder, "auto"))
+        _tell("auto", report["auto"])
+        options.output.write_text(json.dumps(report, indent=1))
+        if options.keep:
+            shutil.copytree(
+                Path(folder, "auto"), options.keep.with_name(options.keep.name + "-auto")
+            )
     for name in ("best", "rules of the full grid"):
         print(name, {c: f"{row['gain']:.3f}x" for c, row in report[name].items()})
     return 0
@@ -240,6 +262,27 @@ def _ours(
         c.value: truth.worth(decided(swept[c], truth.full.sizes)) for c, truth in truths.items()
     }
     return {"seconds": seconds, "sweep": said, "tables": worths}
+
+
+def _auto(
+    options: argparse.Namespace, truths: Mapping[Collective, "Truth"], study: Path
+) -> dict[str, Any]:
+    _, seconds = nccltune(options, "auto", study, "--collectives", options.collectives)
+    proof = json.loads((study / "proof.json").read_text())
+    rules = [msgspec.convert(item["rule"], Rule) for item in proof["rules"]]
+    tables = {}
+    for collective, truth in truths.items():
+        row = truth.worth(chosen(rules, truth.full, truth.full.sizes))
+        best = math.log(truth.worth(truth.best)["gain"])
+        row["share_of_best"] = math.log(row["gain"]) / best if best > 0 else None
+        tables[collective.value] = row
+    verdicts = Counter(size["verdict"] for group in proof["groups"] for size in group["sizes"])
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    print(
+        f"verify: {len(rules)} rules, {len(proof['dropped'])} narrowed or removed; {counts}; "
+        f"noise {100 * proof['noise']:.1f} %; {proof['points']} points, {proof['seconds']:.1f} s"
+    )
+    return {"seconds": seconds, "tables": tables, "verdicts": verdicts, "proof": proof}
 
 
 def _theirs(tests: Theirs, truths: Mapping[Collective, "Truth"]) -> dict[str, Any]:
