@@ -78,6 +78,18 @@ TEST(Observation, AChoiceThatNcclCannotRunIsNotApplied) {
   EXPECT_FALSE(Judge(Step(), Observation(), kVersion).ran);
 }
 
+TEST(Observation, WithoutADecisionWhatRanTellsWhetherItWasApplied) {
+  Observation seen;
+  seen.probed = ProbedCall{{abi::kRing, abi::kLl}, 4};
+  Step step = ForcedStep({abi::kRing, abi::kLl});
+  EXPECT_TRUE(Judge(step, seen, kVersion).applied);
+  step.choice.channels = 2;
+  EXPECT_FALSE(Judge(step, seen, kVersion).applied);
+  step.choice.channels = 8;
+  EXPECT_TRUE(Judge(step, seen, kVersion).applied);
+  EXPECT_FALSE(Judge(ForcedStep({abi::kTree, abi::kLl}), seen, kVersion).applied);
+}
+
 TEST(Observation, ATableRowHoldsWhatNcclCanRun) {
   const TableRow row = RowOf(TableOf(5.5, -1, 9), kVersion);
   ASSERT_EQ(row.costs.size(), 2U);
