@@ -225,14 +225,13 @@ def _proof_size(page: _Page, size: str, row: ProofSizeRow) -> None:
         page.line(f"{size:>10}   ", (row.words, "dim"))
         return
     alone = row.verdict == "left alone"
-    gain, interval = ("1.00x", "left alone") if alone else (_gain(row), _interval(row))
     colour = {"slower": "red", "not alike": "red", "faster": "green"}.get(row.verdict, "dim")
     note = "" if row.verdict in ("faster", "left alone", "alike") else f"  {row.words}"
     page.line(
         f"{size:>10}{words.time_text(row.default_us):>12}{words.time_text(row.tuned_us):>12}",
-        (f"{gain:>8}", colour),
-        (f"   {interval:<12}", "dim" if alone else ""),
-        row.choice or "",
+        (f"{_gain(row):>8}", colour),
+        (f"   {_interval(row):<12}", "dim" if alone else ""),
+        (row.words, "dim") if alone else row.choice or "",
         (note, colour),
     )
 

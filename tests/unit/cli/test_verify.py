@@ -156,6 +156,19 @@ def test_sizes_on_both_sides_of_an_edge_can_be_told_apart() -> None:
     assert "34000 B" in out.getvalue()
 
 
+def test_a_size_left_alone_shows_what_was_measured() -> None:
+    out = io.StringIO()
+    plan = plan_for([rule(64 * K, 256 * K)])
+    drive(plan, Machine(lambda _: 1.3))
+    told = build_proof(msgspec.structs.replace(proof(), groups=plan.groups(), rules=[]))
+    alone = msgspec.structs.replace(told.groups[0].sizes[0], gain=0.93, gain_low=0.8, gain_high=1.1)
+    assert alone.verdict == "left alone"
+    ruled = next(size for size in told.groups[0].sizes if size.choice)
+    group = msgspec.structs.replace(told.groups[0], sizes=[alone, ruled])
+    proof_tables(msgspec.structs.replace(told, groups=[group]), Console(file=out, width=100))
+    assert "0.93x   0.80-1.10   left alone" in out.getvalue()
+
+
 def test_the_live_table_says_what_is_known_of_every_rule() -> None:
     plan = plan_for([rule(4 * K, 64 * K)])
     out = io.StringIO()
