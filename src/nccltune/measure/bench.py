@@ -31,7 +31,7 @@ START_LIMIT_S = 150.0
 END_LIMIT_S = 40.0
 _BEYOND_TIMEOUT_S = 30.0
 """Between two answers beyond a point's own time limit, which the bench watches itself."""
-NO_GPU_HINT = "try it on a recording: nccltune sweep --replay examples/h200x4-as-4-nodes -o STUDY"
+NO_GPU_HINT = "try the whole loop on a recording: nccltune auto --replay h200x4-as-4-nodes"
 _T = TypeVar("_T")
 
 

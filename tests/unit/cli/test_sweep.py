@@ -124,5 +124,5 @@ def test_without_a_gpu_the_way_out_is_a_recording(
     assert run(["sweep", "-o", str(tmp_path / "study")]) == 3
     said = capsys.readouterr().err
     assert "error: no GPU" in said
-    assert "hint:  try it on a recording: nccltune sweep --replay" in said
+    assert "hint:  try the whole loop on a recording: nccltune auto --replay" in said
     assert not (tmp_path / "study").exists()
