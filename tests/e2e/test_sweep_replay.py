@@ -16,6 +16,7 @@ import pytest
 
 from nccltune.analyze.timings import Timings, sort_samples
 from nccltune.formats.tuner_csv import read_rules
+from nccltune.measure.record import alone
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
@@ -316,11 +317,12 @@ def test_an_interrupted_sweep_says_how_to_go_on(
 
 
 def test_a_second_sweep_on_the_study_waits_its_turn(tmp_path: Path) -> None:
-    process, _ = running_sweep(tmp_path, 100)
-    done = sweep("-o", "study", *LONG, cwd=tmp_path, code=2)
+    with alone(Study.create(tmp_path / "study")):
+        done = sweep("-o", "study", *LONG, cwd=tmp_path, code=2)
     assert "another sweep is running on this study" in done.stderr
-    process.kill()
-    process.communicate()
+    assert not (tmp_path / "study" / "samples.jsonl").exists()
+    sweep("-o", "study", *LONG, "--budget", "0.1", cwd=tmp_path)
+    assert points(tmp_path / "study")
 
 
 def test_a_full_disk_is_told_and_what_was_written_is_kept(tmp_path: Path) -> None:
