@@ -89,7 +89,7 @@ def test_the_demo_does_the_main_job(tmp_path: Path) -> None:
     assert (study / "report.html").stat().st_size > 1_000_000  # plotly is inside
     assert "no GPU needed" in out
     done = json.loads(nccltune("demo", "--json", cwd=tmp_path).stdout)
-    assert done["plugin"]["as_predicted"] == done["plugin"]["asked"] == 68
+    assert done["plugin"]["as_predicted"] == done["plugin"]["asked"] == 51
 
 
 def test_the_demo_touches_no_other_study(tmp_path: Path) -> None:

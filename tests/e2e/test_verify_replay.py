@@ -73,6 +73,12 @@ def labels(study: Study) -> Sequence[str]:
     return [item.rule.choice.label for item in read_rules(study.config_path).rules]
 
 
+def points(study: Study) -> list[tuple[int, object, int, int]]:
+    """Size, choice, round and repeat of what `verify` measured, in the order of the file."""
+    made = (sample for sample in study.samples() if sample.source.verifies)
+    return [(item.bytes, item.choice, item.round, item.repeat) for item in made]
+
+
 def test_good_rules_hold_and_the_rest_is_left_alone(study: Study) -> None:
     """As measured: nothing says where the recording is, or that this is a replay."""
     rules = [item.rule for item in read_rules(study.config_path).rules]
@@ -213,9 +219,15 @@ def test_a_stopped_proof_says_how_to_go_on(
     assert "resume:  nccltune verify study" in said
     part = study.read_json(study.path / "proof.json", Proof)
     assert part.reason == "interrupted"
+    kept = points(study)
     rest, uninterrupted = verify(study), verify(whole)
     assert rest.known >= part.points > 0
-    assert rest.points + rest.known == uninterrupted.points
+    # The request in which the interruption fell is drawn anew, so that the rest may take another
+    # number of rounds; but no point is lost, and none is measured twice.
+    made = points(study)
+    assert made[: len(kept)] == kept
+    assert len(set(made)) == len(made) == rest.points + rest.known
+    assert {point[:2] for point in made} == {point[:2] for point in points(whole)}
     assert [item.verdict for item in rest.rules] == [item.verdict for item in uninterrupted.rules]
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that real measurements give (examples/, 4 x H200)."""
+"""The rules that real measurements of 4 x H200 give.
+
+Studies of examples/ were made by our bench, those of tests/data/recordings/ by another program.
+"""
 
 from pathlib import Path
 
@@ -13,23 +16,27 @@ from nccltune.model.study import Study
 from nccltune.tune.result import TunedGroup
 from nccltune.tune.search import search
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+ROOT = Path(__file__).parents[3]
+EXAMPLES, RECORDINGS = ROOT / "examples", ROOT / "tests" / "data" / "recordings"
+STUDIES = sorted(
+    path.parent for top in (EXAMPLES, RECORDINGS) for path in top.glob("*/samples.jsonl")
+)
 K, M = 1 << 10, 1 << 20
 
 
-def groups(name: str) -> dict[Collective, TunedGroup]:
-    found = sort_samples(Study.open(EXAMPLES / name).samples())
+def groups(study: Path) -> dict[Collective, TunedGroup]:
+    found = sort_samples(Study.open(study).samples())
     return {group.collective: group for group in search(found.timings)}
 
 
 @pytest.fixture(scope="module")
 def sockets() -> dict[Collective, TunedGroup]:
-    return groups("h200x4-as-4-nodes")
+    return groups(RECORDINGS / "h200x4-as-4-nodes")
 
 
 @pytest.fixture(scope="module")
 def node() -> dict[Collective, TunedGroup]:
-    return groups("h200x4-1-node")
+    return groups(RECORDINGS / "h200x4-1-node")
 
 
 def test_all_reduce_over_sockets_recovers_the_gain_with_few_rules(
@@ -71,9 +78,9 @@ def test_the_misses_of_all_gather_within_the_node_are_found(
     assert rule.most == pytest.approx(1.38, abs=0.02)
 
 
-@pytest.mark.parametrize("name", ["h200x4-as-4-nodes", "h200x4-1-node"])
-def test_no_rule_is_slower_than_the_default_beyond_noise(name: str) -> None:
-    found = sort_samples(Study.open(EXAMPLES / name).samples())
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_no_rule_is_slower_than_the_default_beyond_noise(path: Path) -> None:
+    found = sort_samples(Study.open(path).samples())
     tables = {table.collective: table for table in gain_tables(found.timings, 0.05)}
     checked = 0
     for group in search(found.timings):
@@ -88,7 +95,7 @@ def test_no_rule_is_slower_than_the_default_beyond_noise(name: str) -> None:
 
 
 def test_what_the_analysis_says_within_the_node() -> None:
-    study = Study.open(EXAMPLES / "h200x4-1-node")
+    study = Study.open(RECORDINGS / "h200x4-1-node")
     analysis = analyze_sorted(study.platform(), sort_samples(study.samples()))
     crossed = {f.collective for f in analysis.findings if f.kind is FindingKind.BAD_CROSSOVER}
     assert Collective.ALLREDUCE not in crossed
@@ -96,3 +103,54 @@ def test_what_the_analysis_says_within_the_node() -> None:
     noise = next(item.noise for item in analysis.conditions)
     assert noise.source == "a/a series"
     assert noise.typical < 0.01
+
+
+def chosen(group: TunedGroup) -> list[str]:
+    return [item.rule.choice.label for item in group.rules]
+
+
+def test_the_examples_are_one_machine_as_one_two_and_four_nodes() -> None:
+    assert [path.name for path in STUDIES if path.parent == EXAMPLES] == [
+        "h200x4-1-node",
+        "h200x4-as-2-nodes",
+        "h200x4-as-4-nodes",
+    ]
+
+
+def test_the_demo_finds_pat_where_nccl_takes_the_ring() -> None:
+    found = groups(EXAMPLES / "h200x4-as-4-nodes")
+    assert {kind.value: chosen(group) for kind, group in found.items()} == {
+        "allreduce": ["tree/ll", "tree/simple"],
+        "allgather": ["pat/simple"],
+        "reducescatter": ["pat/simple"],
+    }
+    for group in found.values():
+        assert group.recovered is not None
+        assert group.recovered >= 0.9
+        assert all(item.sure and item.rule.max_bytes < M for item in group.rules)
+    most = {kind.value: max(item.most for item in group.rules) for kind, group in found.items()}
+    assert most == pytest.approx(
+        {"allreduce": 1.47, "allgather": 1.62, "reducescatter": 1.59}, abs=0.02
+    )
+
+
+def test_two_nodes_get_other_rules_than_four() -> None:
+    found = groups(EXAMPLES / "h200x4-as-2-nodes")
+    assert {kind.value: chosen(group) for kind, group in found.items()} == {
+        "allreduce": ["tree/ll", "tree/simple", "ring/simple"],
+        "allgather": ["ring/ll"],
+        "reducescatter": ["ring/ll"],
+    }
+    assert found[Collective.ALLREDUCE].rules[-1].sizes == [64 * M]
+
+
+def test_our_bench_finds_within_the_node_what_the_other_program_found(
+    node: dict[Collective, TunedGroup],
+) -> None:
+    found = groups(EXAMPLES / "h200x4-1-node")
+    assert found[Collective.ALLREDUCE].rules == []
+    assert {4 * M, 8 * M, 16 * M} <= set(found[Collective.ALLGATHER].rules[0].sizes)
+    for kind, group in found.items():
+        assert chosen(group) == chosen(node[kind])
+        for ours, theirs in zip(group.rules, node[kind].rules, strict=True):
+            assert ours.most == pytest.approx(theirs.most, abs=0.05)
