@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,22 +91,9 @@ def test_a_process_that_hangs_is_dead() -> None:
     assert "nothing was heard for 5 s" in answers[-1]["error"]["text"]
 
 
-@contextlib.contextmanager
-def handling(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
-    """What processes that are started meanwhile do with the signal, whoever started this one
-    (nohup, a shell in the background)."""
-    before = signal.signal(number, how)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_end_all(number: signal.Signals) -> None:
-    with handling(number, signal.SIG_DFL):
-        run = Run(SIZE, "--pace", "1")
-    with run:
+def test_signals_end_all(number: int) -> None:
+    with Run(SIZE, "--pace", "1") as run:
         run.hello()
         run.first.send(slow_measure())
         assert run.first.receive() is not None
@@ -141,8 +127,11 @@ def test_a_signal_in_the_rendezvous_ends_the_process() -> None:
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
-    with handling(signal.SIGHUP, signal.SIG_IGN):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
         run = Run(2)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     with run:
         run.hello()
         run.kill(0, signal.SIGHUP)
