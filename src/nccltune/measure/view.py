@@ -16,6 +16,8 @@ _EXACT = Estimate(0.0, 0.0, 0)
 _SHARED = 2 / 3
 """Variance of the difference of two choices' gains in the sum of their variances: both are
 compared with the same timings of the default, whose noise cancels."""
+_BEYOND = math.log(2) / 2
+"""Half an octave."""
 
 
 class SizeView(NamedTuple):
@@ -102,13 +104,15 @@ def gain_left(views: Views) -> float:
 
 
 def shares(views: Collection[int]) -> dict[int, float]:
-    """The share of the size axis (log bytes) that stands for each size; together 1."""
+    """The share of the size axis (log bytes) that stands for each size; together 1. The first and
+    the last stand for half an octave beyond, too: programs do not stop where a range does."""
     logs = [math.log(size) for size in views]
-    if len(logs) < 2:
-        return dict.fromkeys(views, 1.0)
-    edges = [logs[0], *((a + b) / 2 for a, b in pairwise(logs)), logs[-1]]
+    if not logs:
+        return {}
+    between = ((a + b) / 2 for a, b in pairwise(logs))
+    edges = [logs[0] - _BEYOND, *between, logs[-1] + _BEYOND]
     return {
-        size: (high - low) / (logs[-1] - logs[0])
+        size: (high - low) / (edges[-1] - edges[0])
         for size, (low, high) in zip(views, pairwise(edges), strict=True)
     }
 
