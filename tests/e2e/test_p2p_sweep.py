@@ -95,7 +95,8 @@ def test_the_recorded_race_runs_again_without_gpus(raced: Path, native: Path) ->
         native, "sweep", "--p2p", *FAST, "--replay", "study", "-o", "again", "--json", cwd=raced
     )
     result = json.loads(done.stdout)
-    assert result["settings"] == {"NCCL_MIN_P2P_NCHANNELS": 64}
+    # What else is in it could be left out only if the recording had that, too.
+    assert result["settings"]["NCCL_MIN_P2P_NCHANNELS"] == 64
     assert result["replay"] == "study"
     assert Study(raced / "again").platform().replay == "study"
     assert "replay     of study: timings are drawn from a recording" in done.stderr
