@@ -37,8 +37,10 @@ class Gpu {
   int rank() const { return rank_; }
   // Of the prepared step.
   const CallLayout& layout() const { return layout_; }
+  // Whether a call takes so little time that microseconds count, and one more costs nothing.
+  static bool IsSmall(const Step& step) { return step.bytes <= kMostSmallBytes; }
   // Whether Meet is a call of the step's own collective.
-  static bool MeetsByItself(Collective collective);
+  static bool MeetsByItself(const Step& step);
 
   // Context, stream and events.
   std::optional<StepError> Open();
@@ -48,11 +50,12 @@ class Gpu {
   // Whatever keeps this rank from running the step shows here, before anything is launched.
   std::optional<StepError> Prepare(const Step& step);
 
-  // Enqueues the prepared step's collective on the place that is `index` after where the step
-  // begins.
+  // Enqueues the prepared step's collective on place 0, where its result can be checked.
+  std::optional<StepError> FirstCall(const Step& step);
+  // Enqueues it on the place that is `index` after where the step begins.
   std::optional<StepError> Call(const Step& step, size_t index);
   // Enqueues a call that no rank ends before all ranks have come to it: the step's own where it is
-  // of that kind, else an all-reduce of one number.
+  // of that kind and small, else an all-reduce of one number.
   std::optional<StepError> Meet(const Step& step, size_t index);
   // Enqueues an all-reduce of one number.
   std::optional<StepError> MeetBySum();
@@ -71,10 +74,8 @@ class Gpu {
   std::optional<StepError> Launch(cuda::GraphExec graph);
   void Drop(cuda::GraphExec graph) { cuda_->cuGraphExecDestroy(graph); }
 
-  // For the check: spoils the result region of place 0 and makes its input as it should be.
+  // For the check of a first call: spoils the result region and makes the input as it should be.
   std::optional<StepError> PrepareCheck(const Step& step);
-  // The call of the check, on place 0.
-  std::optional<StepError> CallForCheck(const Step& step);
   // Counts the wrong elements there.
   std::optional<StepError> Check(const Step& step, int64_t* wrong);
 
@@ -87,6 +88,8 @@ class Gpu {
   void Abort() noexcept;
 
  private:
+  static constexpr size_t kMostSmallBytes = size_t{1} << 20U;
+
   std::optional<StepError> PollFor(cuda::Event event);
   std::optional<StepError> CallAt(const Step& step, const CallBuffers& buffers);
   std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);

@@ -37,7 +37,7 @@ std::optional<StepError> Gpu::Call(const Step& step, size_t index) {
   return CallAt(step, buffers_.At(step, layout_, place));
 }
 
-std::optional<StepError> Gpu::CallForCheck(const Step& step) {
+std::optional<StepError> Gpu::FirstCall(const Step& step) {
   return CallAt(step, buffers_.At(step, layout_, 0));
 }
 
@@ -124,13 +124,20 @@ nccl::Result Gpu::SendAndReceive(const Step& step, const CallBuffers& buffers) {
   return result;
 }
 
-bool Gpu::MeetsByItself(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kAllGather ||
-         collective == Collective::kReduceScatter || collective == Collective::kAllToAll;
+bool Gpu::MeetsByItself(const Step& step) {
+  switch (step.collective) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return IsSmall(step);
+    default:
+      return false;
+  }
 }
 
 std::optional<StepError> Gpu::Meet(const Step& step, size_t index) {
-  return MeetsByItself(step.collective) ? Call(step, index) : MeetBySum();
+  return MeetsByItself(step) ? Call(step, index) : MeetBySum();
 }
 
 std::optional<StepError> Gpu::MeetBySum() {

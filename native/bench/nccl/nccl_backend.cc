@@ -153,7 +153,7 @@ Failure NcclBackend::AgreeOn(const Needs& needs, const Failure& mine) {
 
 Failure NcclBackend::Apply(const Step& step) {
   // Whatever was forced on all-reduces has no say in how the ranks meet.
-  if (!Gpu::MeetsByItself(step.collective)) {
+  if (!Gpu::MeetsByItself(step) && step.collective != Collective::kAllReduce) {
     body_->control->Apply(Collective::kAllReduce, Choice());
   }
   if (body_->control->Apply(step.collective, step.choice)) return std::nullopt;

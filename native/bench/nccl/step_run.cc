@@ -50,8 +50,7 @@ class Runner {
   }
 
   Failure Run() {
-    if (auto error = step_.graph ? TimeGraph() : TimeCalls()) return error;
-    return step_.check ? Check() : std::nullopt;
+    return step_.graph ? TimeGraph() : TimeCalls();
   }
 
  private:
@@ -68,12 +67,11 @@ class Runner {
   }
 
   Failure TimeCalls() {
-    if (auto error = RunOnce(gpu_, step_, observer_, &outcome_->seen)) return error;
-    next_ = 1;
-    const int met = Gpu::MeetsByItself(step_.collective) ? 1 : 0;
+    if (auto error = step_.check ? LookAndCheck() : Look()) return error;
+    const int met = Gpu::MeetsByItself(step_) ? 1 : 0;
     if (auto error = Calls(std::max(step_.warmup - 1 - met, 0))) return error;
     if (auto error = MeetAll()) return error;
-    const int leading = gpu_.layout().bytes <= kMostLedBytes ? 1 : 0;
+    const int leading = Gpu::IsSmall(step_) ? 1 : 0;
     const Clock::time_point start = Clock::now();
     if (auto error = Calls(leading)) return error;
     if (auto error = gpu_.RecordStart()) return error;
@@ -98,7 +96,8 @@ class Runner {
     if (auto error = gpu_.RecordStart()) return error;
     if (auto error = graph.Launch()) return error;
     if (auto error = gpu_.RecordEndAndWait()) return error;
-    return KeepTimes(MicrosecondsSince(start), step_.iterations);
+    if (auto error = KeepTimes(MicrosecondsSince(start), step_.iterations)) return error;
+    return step_.check ? CheckGraph() : std::nullopt;
   }
 
   Failure KeepTimes(double host_us, int host_calls) {
@@ -109,15 +108,23 @@ class Runner {
     return std::nullopt;
   }
 
-  Failure Check() {
+  Failure Look() { return RunOnce(gpu_, step_, observer_, &outcome_->seen); }
+
+  Failure LookAndCheck() {
+    if (auto error = gpu_.PrepareCheck(step_)) return error;
+    if (auto error = Look()) return error;
+    return CountWrong();
+  }
+
+  Failure CheckGraph() {
     if (auto error = gpu_.PrepareCheck(step_)) return error;
     CapturedGraph graph(gpu_);
-    if (step_.graph) {
-      if (auto error = graph.Capture([this] { return gpu_.CallForCheck(step_); })) return error;
-      if (auto error = graph.Launch()) return error;
-    } else if (auto error = gpu_.CallForCheck(step_)) {
-      return error;
-    }
+    if (auto error = graph.Capture([this] { return gpu_.FirstCall(step_); })) return error;
+    if (auto error = graph.Launch()) return error;
+    return CountWrong();
+  }
+
+  Failure CountWrong() {
     int64_t wrong = 0;
     if (auto error = gpu_.Check(step_, &wrong)) return error;
     outcome_->timing.wrong = wrong;
@@ -136,7 +143,7 @@ class Runner {
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer,
                                  Observation* seen) {
   const Observer::Looking looking(observer, gpu.rank());
-  if (auto error = gpu.Call(step, 0)) return error;
+  if (auto error = gpu.FirstCall(step)) return error;
   if (auto error = gpu.Wait()) return error;
   *seen = observer.Seen(step.collective, gpu.layout().bytes, gpu.rank());
   return std::nullopt;

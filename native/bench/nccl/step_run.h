@@ -20,22 +20,19 @@ struct StepOutcome {
 // For a prepared step whose choice is in force in all processes:
 //
 // 1. One untimed call that is looked at (it also connects what the choice uses first), then the
-//    rest of the warm-up.
+//    rest of the warm-up. If a check is asked for, this call's result is the one that is compared
+//    on the host: its buffer is spoilt before.
 // 2. All ranks meet in a call that none can leave before all have come, and wait for its end: they
 //    start within a few microseconds of each other.
-// 3. Host clock, a leading call (up to kMostLedBytes; it takes up that rest), event, the
-// iterations,
+// 3. Host clock, a leading call (of small sizes; it takes up that rest), event, the iterations,
 //    event, and polling for the end. `event_us` is the time between the events over the iterations,
 //    `host_us` that of the host clock over all calls in between: nccl-tests' method, which counts
 //    the first launch and the polling as well.
-// 4. If asked for, one more call with a spoilt result buffer, whose result is compared on the host.
 //
 // With a graph the iterations are captured once, launched once untimed, met, and launched once
-// between the events, without a leading call.
+// between the events, without a leading call; the check is a graph of its own, at the end.
 std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,
                                  StepOutcome* outcome);
-
-inline constexpr size_t kMostLedBytes = size_t{8} << 20U;
 
 // One untimed call that is looked at.
 std::optional<StepError> RunOnce(Gpu& gpu, const Step& step, Observer& observer, Observation* seen);

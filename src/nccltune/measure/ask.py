@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plan asks for, point by point, so that no point is ever measured twice."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
@@ -63,3 +63,8 @@ class Repeat(NamedTuple):
 
     choices: tuple[Choice, ...]
     rounds: tuple[int, ...]
+
+
+Turn = Callable[[], list[Ask]]
+"""Says what to measure next, nothing when done. All of it has to be answered before it is called
+again."""

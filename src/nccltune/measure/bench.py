@@ -5,6 +5,7 @@ import itertools
 import os
 import secrets
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +73,8 @@ class Bench:
         self._settings = settings or {}
         self._process: LineProcess | None = None
         self._ids = itertools.count(1)
+        self._asked: deque[Measure] = deque()
+        self._lines: deque[bytes] = deque()
         self._trouble: Op | None = None
         self._hello: Hello | None = None
 
@@ -122,28 +125,40 @@ class Bench:
         limit = _BEYOND_TIMEOUT_S * (1 + len(request.bytes))
         return [row for row in self._await("table", Op, limit).rows if row.costs]
 
-    def measure(self, request: Measure) -> Iterator[list[Point]]:
-        """Measure; yields points as they come, all that are there at a time.
-
-        A point that ends the bench is yielded before the error is raised.
-        """
+    def ask(self, request: Measure) -> None:
+        """Send a request; `answer` has what comes back. One asked ahead costs no time between."""
         request.id = next(self._ids)
+        self._asked.append(request)
         self._send(request)
-        while True:
-            points: list[Point] = []
-            done = False
-            for line in self._receive(request.timeout_s + _BEYOND_TIMEOUT_S):
-                op = _decode(line, Op)
-                if op.op == "point":
-                    points.append(_decode(line, Point))
-                elif op.op == "done":
-                    done = True
-                else:
-                    self._unexpected(op)
+
+    def answer(self) -> tuple[list[Point], bool]:
+        """The points of the oldest request that have come, and whether they were its last.
+
+        A point that ends the bench is handed out before the error is raised.
+        """
+        if not self._lines:
+            self._lines.extend(self._receive(self._asked[0].timeout_s + _BEYOND_TIMEOUT_S))
+        points: list[Point] = []
+        while self._lines:
+            line = self._lines.popleft()
+            op = _decode(line, Op)
+            if op.op == "point":
+                points.append(_decode(line, Point))
+            elif op.op == "done":
+                self._asked.popleft()
+                return points, True
+            else:
+                self._unexpected(op)
+        return points, False
+
+    def measure(self, request: Measure) -> Iterator[list[Point]]:
+        """Ask, and yield points as they come, all that are there at a time."""
+        self.ask(request)
+        done = False
+        while not done:
+            points, done = self.answer()
             if points:
                 yield points
-            if done:
-                return
 
     def _receive(self, limit_s: float) -> list[bytes]:
         """The lines that have come, at least one."""

@@ -17,8 +17,10 @@ TARGET_US = 1500.0
 """About how long the timed calls of a timing take ..."""
 MOST_ITERATIONS = 50
 """... with no more of them: a mean of 20 calls repeats within 0.3 % inside a node already."""
-_UNTIMED_CALLS = 2
-"""Of each timing: one that the bench looks at, one in which the ranks meet."""
+_SMALL_BYTES = 1 << 20
+_UNTIMED_CALLS = 3
+"""Of each timing up to `_SMALL_BYTES`: one that the bench looks at, one in which the ranks meet, a
+leading one. At larger sizes only the first."""
 _UNKNOWN_US = 20.0
 _UNKNOWN_BYTES_PER_US = 25e3
 """A call of which neither a timing nor a prediction is known: between sockets and NVLink."""
@@ -62,7 +64,7 @@ class Clock:
         """About how long an ask takes on the GPUs."""
         iterations = {size: self.iterations(size) for size in ask.sizes}
         return 1e-6 * math.fsum(
-            point_us(self.call_us(key.bytes, key.choice), iterations[key.bytes], check=ask.check)
+            point_us(key.bytes, self.call_us(key.bytes, key.choice), iterations[key.bytes])
             for key in ask.points()
         )
 
@@ -85,10 +87,10 @@ class Clock:
         return (near, math.log(cost)) if cost > 0 else None
 
 
-def point_us(call_us: float, iterations: int, *, check: bool) -> float:
-    """How long one timing takes, all its calls together, where one call takes `call_us`; a check
-    of the result takes one more."""
-    return call_us * (_UNTIMED_CALLS + iterations + check) + _OVERHEAD_US
+def point_us(size: int, call_us: float, iterations: int) -> float:
+    """How long one timing takes, all its calls together, where one call takes `call_us`."""
+    untimed = _UNTIMED_CALLS if size <= _SMALL_BYTES else 1
+    return call_us * (untimed + iterations) + _OVERHEAD_US
 
 
 def seconds_left(lane: Lane, clock: Clock) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.analyze.timings import Timings
-from nccltune.measure.ask import Ask, Key
+from nccltune.measure.ask import Ask, Key, Turn
 from nccltune.measure.conversation import Point
 from nccltune.measure.lane import Lane
 from nccltune.measure.outlook import Clock, Predictions, seconds_left
@@ -30,9 +30,10 @@ class Known(NamedTuple):
 class Plan:
     """What to measure next over several collectives, step by step.
 
-    `step` returns questions, all of which have to be answered through `feed` before the next step;
-    none left means done. A plan is a pure function of its answers: fed the samples of a study, it
-    stands where the run that made them stood.
+    Each of its `turns` returns questions, all of which have to be answered through `feed` before it
+    is called again; none left means done. Turns do not wait for each other. A plan is a pure
+    function of its answers: fed the samples of a study, it stands where the run that made them
+    stood.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class Plan:
         self._iterations: dict[Collective, dict[int, int]] = {lane: {} for lane in self._lanes}
         self._clocks: dict[Collective, Clock] = {}
 
-    def step(self) -> list[Ask]:
-        """What to measure next, cheap things first; empty when done."""
-        return [ask for lane in self._lanes.values() for ask in lane.step()]
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """What to measure next of each collective, cheap things first."""
+        return [lane.step for lane in self._lanes.values()]
 
     def outline(self) -> list[Ask]:
         """The first look at the coarse sizes, if no choice were dropped on the way."""
@@ -114,7 +116,12 @@ class ExhaustivePlan(Plan):
         self._rounds = rounds
         self._round = 0
 
-    def step(self) -> list[Ask]:
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """All collectives together, so that a round of theirs is of one time."""
+        return [self._step]
+
+    def _step(self) -> list[Ask]:
         """The next round; a choice that failed at a size is not tried there again."""
         if self._round == self._rounds:
             return []

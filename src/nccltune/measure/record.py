@@ -11,6 +11,7 @@ own, and in verify.jsonl.
 
 import contextlib
 import fcntl
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,7 @@ NOT_RUN = "not run"
 """Why a forced choice has no timing where NCCL ran something else."""
 DTYPE = "float"
 REDOP = "sum"
+_TO_DISK_EVERY_S = 1.0
 _REDUCING = frozenset({Collective.ALLREDUCE, Collective.REDUCESCATTER, Collective.REDUCE})
 _ROOTED = frozenset({Collective.BROADCAST, Collective.REDUCE})
 
@@ -77,6 +79,7 @@ class Record:
         self.study = study
         self._verifying = verifying
         self._hello = hello
+        self._to_disk = 0.0
         self._scale = Scale(hello.nodes, hello.ranks)
         hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
         self._source = Source(
@@ -121,7 +124,8 @@ class Record:
         return found
 
     def append(self, points: Iterable[tuple[Key, Point]]) -> None:
-        """Keep points, on disk when this returns. Raises StudyError where the disk refuses."""
+        """Keep points: safe from any end of this process when this returns, from one of the machine
+        within a second. Raises StudyError where the disk refuses."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         samples, failures = [], []
         for key, point in points:
@@ -129,10 +133,20 @@ class Record:
                 samples.append(self._sample(key, point, at))
             if not point.ok and point.lasts:
                 failures.append(self._failure(key, point, at))
+        # A disk takes milliseconds to be sure, several timings' worth.
+        to_disk = time.monotonic() - self._to_disk > _TO_DISK_EVERY_S
         if samples:
-            self.study.append_samples(samples)
+            self.study.append_lines(self.study.samples_path, samples, to_disk=to_disk)
         if failures:
-            self.study.append_lines(self.failures_path, failures)
+            self.study.append_lines(self.failures_path, failures, to_disk=to_disk)
+        if to_disk:
+            self._to_disk = time.monotonic()
+
+    def close(self) -> None:
+        """Everything kept is on disk when this returns."""
+        for path in (self.study.samples_path, self.failures_path):
+            if path.exists():
+                self.study.append_lines(path, [])
 
     def write_summary(self, summary: Summary) -> None:
         """Write `sweep.json`."""

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carries a plan out: asks the study first, then the bench; keeps every point; minds the budget."""
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from nccltune.measure.ask import Ask, Key
+from nccltune.measure.ask import Ask, Key, Turn
 from nccltune.measure.bench import Bench
 from nccltune.measure.conversation import Measure, Point
 from nccltune.measure.outlook import point_us
@@ -15,6 +17,8 @@ from nccltune.model.collective import Collective
 
 _REQUEST_S = 0.5
 """About how long one request may take: the bench cannot be stopped within one, only between."""
+_AHEAD = 2
+"""Requests at a time: while the answers to one are thought about, the bench has the next."""
 _WARMUP = 1
 """The call that the bench looks at, in which a choice connects what it uses first."""
 _TELL_EVERY_S = 0.1
@@ -53,7 +57,8 @@ class Status(NamedTuple):
 class Questions(Protocol):
     """What a plan is to a run of it: `nccltune.measure.plan.Plan` says what each method does."""
 
-    def step(self) -> list[Ask]: ...  # noqa: D102 - as in Plan
+    @property
+    def turns(self) -> Sequence[Turn]: ...  # noqa: D102 - as in Plan
     def feed(self, key: Key, point: Point) -> None: ...  # noqa: D102
     def seconds(self, ask: Ask) -> float: ...  # noqa: D102
     def iterations(self, collective: Collective, size: int) -> int: ...  # noqa: D102
@@ -82,6 +87,15 @@ class Outcome(NamedTuple):
     failures: list[tuple[Key, Point]]
 
 
+class _Question(NamedTuple):
+    """A request, what it asks for, whose it is and how long it may take."""
+
+    turn: Turn
+    request: Measure
+    ask: Ask
+    expected_s: float
+
+
 class Sweep(Generic[AnyPlan]):
     """One run of a plan. `now` is a clock in seconds; a replay counts recorded time instead."""
 
@@ -105,6 +119,7 @@ class Sweep(Generic[AnyPlan]):
         self._told = 0.0
         self._replayed_s = 0.0
         self._expected_s = 0.0
+        self._asked: deque[_Question] = deque()
         self._points = 0
         self._reused = 0
         self._failures: list[tuple[Key, Point]] = []
@@ -125,27 +140,58 @@ class Sweep(Generic[AnyPlan]):
     def run(self) -> Outcome:
         """Measure until the plan has no question left or the budget is spent. What is measured is
         in the study when this returns or raises."""
-        known = self._record.known()
-        while asks := self._plan.step():
-            missing: list[Ask] = []
-            for ask in asks:
-                missing += ask.without(known)
-                for key in ask.points():
-                    if key in known:
-                        self._reused += 1
-                        self._take(key, known[key])
-            for ask in missing:
-                for request, part in self._requests(ask):
-                    expected = self._plan.seconds(part)
-                    if not self._affordable(expected):
-                        return self.outcome._replace(reason="budget")
-                    self._expected_s += expected
-                    self._measure(request, part)
-        return self.outcome
+        try:
+            return self._run(self._record.known())
+        finally:
+            self._record.close()
+
+    def _run(self, known: Mapping[Key, Point]) -> Outcome:
+        idle = deque(self._plan.turns)
+        waiting: deque[_Question] = deque()
+        while True:
+            while waiting and len(self._asked) < _AHEAD:
+                if not self._affordable(waiting[0].expected_s):
+                    while self._asked:
+                        self._take_answer()
+                    return self.outcome._replace(reason="budget")
+                self._asked.append(waiting.popleft())
+                self._bench.ask(self._asked[-1].request)
+            if idle:
+                turn = idle.popleft()
+                if asks := turn():
+                    questions = self._questions(turn, asks, known)
+                    waiting.extend(questions)
+                    if not questions:
+                        idle.append(turn)
+            elif self._asked:
+                turn = self._asked[0].turn
+                self._take_answer()
+                if all(question.turn != turn for question in (*self._asked, *waiting)):
+                    idle.append(turn)
+            else:
+                return self.outcome
+
+    def _questions(
+        self, turn: Turn, asks: Sequence[Ask], known: Mapping[Key, Point]
+    ) -> list["_Question"]:
+        """What of `asks` the study does not answer."""
+        missing: list[Ask] = []
+        for ask in asks:
+            missing += ask.without(known)
+            for key in ask.points():
+                if key in known:
+                    self._reused += 1
+                    self._take(key, known[key])
+        return [
+            _Question(turn, request, part, self._plan.seconds(part))
+            for ask in missing
+            for request, part in self._requests(ask)
+        ]
 
     def _affordable(self, seconds: float) -> bool:
         budget = self._wanted.budget_s
-        return budget is None or self.spent_s + seconds * self._slowness() <= budget
+        asked = math.fsum(question.expected_s for question in self._asked)
+        return budget is None or self.spent_s + (asked + seconds) * self._slowness() <= budget
 
     def _slowness(self) -> float:
         """How long things really take beside what was expected of them."""
@@ -193,19 +239,24 @@ class Sweep(Generic[AnyPlan]):
         )
         return request, ask
 
-    def _measure(self, request: Measure, ask: Ask) -> None:
-        for points in self._bench.measure(request):
-            told = [(self._key(ask, point), point) for point in points]
-            self._record.append(told)
-            for key, point in told:
-                self._points += point.lasts
-                if point.time_us is not None:
-                    us = point_us(point.time_us, point.iterations or 1, check=ask.check)
-                    self._replayed_s += 1e-6 * us
-                self._take(key, point)
-            if time.monotonic() - self._told >= _TELL_EVERY_S:
-                self._told = time.monotonic()
-                self._tell(*told[-1])
+    def _take_answer(self) -> None:
+        """Take what has come of the oldest question, and that off the list if it was its last."""
+        question = self._asked[0]
+        points, done = self._bench.answer()
+        told = [(self._key(question.ask, point), point) for point in points]
+        self._record.append(told)
+        for key, point in told:
+            self._points += point.lasts
+            if point.time_us is not None:
+                us = point_us(key.bytes, point.time_us, point.iterations or 1)
+                self._replayed_s += 1e-6 * us
+            self._take(key, point)
+        if done:
+            self._asked.popleft()
+            self._expected_s += question.expected_s
+        if told and time.monotonic() - self._told >= _TELL_EVERY_S:
+            self._told = time.monotonic()
+            self._tell(*told[-1])
 
     @staticmethod
     def _key(ask: Ask, point: Point) -> Key:

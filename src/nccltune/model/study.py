@@ -130,11 +130,12 @@ class Study:
         """Append samples, each a whole line on disk when this returns; the number written."""
         return self.append_lines(self.samples_path, samples)
 
-    def append_lines(self, path: Path, items: Iterable[Any]) -> int:
-        """Append `items` to a JSON Lines file of this study in whole lines and flush to disk.
+    def append_lines(self, path: Path, items: Iterable[Any], *, to_disk: bool = True) -> int:
+        """Append `items` to a JSON Lines file of this study in whole lines.
 
-        A line that an interruption left unfinished at the end is mended first, so that what
-        follows stays readable. Two writers take turns.
+        When this returns, no end of this process can lose them; nor can one of the machine, with
+        `to_disk`. A line that an interruption left unfinished at the end is mended first, so that
+        what follows stays readable. Two writers take turns.
         """
         encoder = msgspec.json.Encoder()
         written = 0
@@ -152,7 +153,8 @@ class Study:
                         buffer.clear()
                 file.write(buffer)
                 file.flush()
-                os.fsync(file.fileno())
+                if to_disk:
+                    os.fsync(file.fileno())
         except OSError as error:
             raise StudyError(
                 f"cannot be written: {error.strerror}",

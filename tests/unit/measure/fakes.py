@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A bench inside this process, for what a sweep does with its answers."""
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from nccltune.measure.conversation import (
@@ -36,7 +37,7 @@ def hello(**changes: object) -> Hello:
 
 
 class FakeBench:
-    """Answers `measure` with `times`, a little more each round. `before` is called with the
+    """Answers requests with `times`, a little more each round. `before` is called with the
     number of points so far before each of them, and may raise."""
 
     def __init__(
@@ -49,6 +50,7 @@ class FakeBench:
     ) -> None:
         self.hello = hello_ or hello()
         self.requests: list[Measure] = []
+        self._asked: deque[Iterator[Point]] = deque()
         self.points = 0
         self._times = times
         self._labels = labels
@@ -57,14 +59,24 @@ class FakeBench:
     def tables(self, request: Table) -> list[TableRow]:
         return [TableRow(size, dict.fromkeys(self._labels)) for size in request.bytes]
 
-    def measure(self, request: Measure) -> Iterator[list[Point]]:
+    def ask(self, request: Measure) -> None:
         self.requests.append(request)
+        self._asked.append(self._points(request))
+
+    def answer(self) -> tuple[list[Point], bool]:
+        point = next(self._asked[0], None)
+        if point is not None:
+            return [point], False
+        self._asked.popleft()
+        return [], True
+
+    def _points(self, request: Measure) -> Iterator[Point]:
         for size in request.bytes:
             for choice in request.choices:
                 for repeat in range(request.default_repeats if choice == DEFAULT else 1):
                     self._before(self.points)
                     self.points += 1
-                    yield [self._point(request, size, choice, repeat)]
+                    yield self._point(request, size, choice, repeat)
 
     def _point(self, request: Measure, size: int, choice: AnyChoice, repeat: int) -> Point:
         time_us = self._times(size, choice)

@@ -3,7 +3,7 @@
 
 import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nccltune.analyze.timings import Timings
@@ -14,6 +14,7 @@ from nccltune.measure.grid import Grid
 from nccltune.measure.lane import Decide, Lane, Options
 from nccltune.measure.outlook import point_us
 from nccltune.measure.plan import Plan
+from nccltune.measure.sweep import Questions
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label, parse_choice
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
@@ -47,7 +48,7 @@ class Platform:
     points: list[Key] = field(default_factory=list)
     seconds: float = 0.0
 
-    def answer(self, key: Key, ask: Ask, plan: Plan) -> Point:
+    def answer(self, key: Key, plan: Plan) -> Point:
         self.points.append(key)
         common = {
             "bytes": key.bytes,
@@ -67,17 +68,24 @@ class Platform:
         if random_.random() < self.hiccups:
             time_us *= 3
         iterations = plan.iterations(key.collective, key.bytes)
-        self.seconds += 1e-6 * point_us(time_us, iterations, check=ask.check)
+        self.seconds += 1e-6 * point_us(key.bytes, time_us, iterations)
         ran = self.ran(key.bytes, key.choice)
         return Point(**common, time_us=time_us, ran=ran, applied=applied, iterations=iterations)
 
 
+def steps(plan: Questions) -> Iterator[list[Ask]]:
+    """What a plan asks, one turn after the other."""
+    for turn in plan.turns:
+        while asks := turn():
+            yield asks
+
+
 def drive(plan: Plan, platform: Platform, most_points: int = 20_000) -> None:
     """Answer a plan until it is done."""
-    while asks := plan.step():
+    for asks in steps(plan):
         for ask in asks:
             for key in ask.points():
-                plan.feed(key, platform.answer(key, ask, plan))
+                plan.feed(key, platform.answer(key, plan))
         assert len(platform.points) < most_points, "the plan does not come to an end"
 
 

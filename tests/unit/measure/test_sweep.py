@@ -131,7 +131,7 @@ def test_a_budget_is_kept(tmp_path: Path, budget: float) -> None:
 
 def test_no_request_takes_long_if_it_can_be_split(tmp_path: Path) -> None:
     def slow(size: int, of: AnyChoice) -> float:
-        return 30_000.0 if of == DEFAULT else 31_000.0
+        return 60_000.0 if of == DEFAULT else 61_000.0
 
     bench = FakeBench(slow)
     sweep(tmp_path, bench)

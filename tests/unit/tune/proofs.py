@@ -75,9 +75,9 @@ class Machine:
 def drive(plan: ProofPlan, machine: Machine) -> dict[Key, Point]:
     """Answer every question until there is none; what was answered."""
     known: dict[Key, Point] = {}
-    while asks := plan.step():
-        for ask in asks:
-            for key in ask.points():
+    for turn in plan.turns:
+        while asks := turn():
+            for key in (key for ask in asks for key in ask.points()):
                 assert key not in known
                 known[key] = machine.answer(key, plan.rules)
                 plan.feed(key, known[key])

@@ -3,8 +3,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from nccltune.measure.ask import Ask, Key
+from nccltune.measure.ask import Ask, Key, Turn
 from nccltune.measure.conversation import Point
 from nccltune.measure.outlook import Clock
 from nccltune.model.collective import Collective
@@ -83,9 +84,10 @@ class ProofPlan:
                 ):
                     lane.feed(key._replace(round=key.round - before.first_round), point)
 
-    def step(self) -> list[Ask]:
-        """What to measure next; empty when the proof is complete."""
-        return [ask for lane in self.lanes.values() for ask in lane.asks(self.first_round)]
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """What to measure next of each collective."""
+        return [partial(lane.asks, self.first_round) for lane in self.lanes.values()]
 
     def feed(self, key: Key, point: Point) -> None:
         """Take the answer to one point."""
