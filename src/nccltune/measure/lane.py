@@ -5,8 +5,8 @@ explore   factor-4 sizes, every legal choice once beside the default; a choice t
           behind as sizes grow is not tried at the next one
 settle    further rounds where the leader may still be wrong and that would cost something
 refine    the middle of two sizes where the decision changes, until the boundary is known
-confirm   further rounds where a rule is wanted that the timings do not prove yet
 trim      channel counts and chunk sizes, for the choices that rules will name
+confirm   further rounds where a rule is wanted that the timings do not prove yet
 
 Nothing here reads a clock, a file or a random number: the same answers give the same questions.
 """
@@ -133,8 +133,8 @@ class Lane:
             "explore": self._explore,
             "settle": self._settle,
             "refine": self._refine,
-            "confirm": self._confirm,
             "trim": self._trim,
+            "confirm": self._confirm,
         }
         for self.stage, stage in stages.items():
             asks = stage()
@@ -228,11 +228,11 @@ class Lane:
             out = [variant for view in views for variant in self.excluded(view.bytes)]
             trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)
             if trial is not None:
-                again = {
-                    size: Repeat(tuple(trial.choices), self._next(size, trial.rounds))
-                    for size in trial.sizes
-                }
-                return self._again(again, MOST_TRIM_ROUNDS)
+                # The same rounds at all sizes: rules are proven by what their sizes have in common.
+                first = max(self._next_round[size] for size in trial.sizes)
+                rounds = tuple(range(first, first + trial.rounds))
+                repeat = Repeat(tuple(trial.choices), rounds)
+                return self._again(dict.fromkeys(trial.sizes, repeat), MOST_TRIM_ROUNDS)
         return []
 
     def _known(self, size: int) -> bool:
@@ -264,10 +264,9 @@ class Lane:
             ]
         return asks
 
-    def _next(self, size: int, count: int = 1) -> tuple[int, ...]:
-        """The next rounds of a size."""
-        first = self._next_round[size]
-        return tuple(range(first, first + count))
+    def _next(self, size: int) -> tuple[int]:
+        """The next round of a size."""
+        return (self._next_round[size],)
 
     def _same(self) -> dict[int, list[Choice]]:
         """By size: choices that ran exactly what the default ran."""

@@ -6,6 +6,7 @@ below what ran, downwards until the time suffers. Twice the channels have to be 
 and so has a chunk size: half and twice what ran.
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -43,13 +44,14 @@ def next_trial(
     """
     if any(base not in view.estimates for view in views):
         return None
+    open_: list[tuple[Choice, Trial]] = []
     for channels in _channel_ladder(ran):
         variant = Choice(base.algorithm, base.protocol, channels)
         if variant in impossible:
             break
         trial, good = _judge(base, variant, views, -CHANNEL_TOLERANCE)
         if trial is not None:
-            return trial
+            open_.append((variant, trial))
         if not good:
             break
     faster = [Choice(base.algorithm, base.protocol, channels) for channels in _more_channels(ran)]
@@ -59,31 +61,41 @@ def next_trial(
         if variant not in impossible:
             trial, _ = _judge(base, variant, views, CHANNEL_TOLERANCE)
             if trial is not None:
-                return trial
-    return None
+                open_.append((variant, trial))
+    if not open_:
+        return None
+    # Those that need the same share their rounds, and with them the default's timings.
+    _, first = open_[0]
+    return first._replace(choices=[base, *(item for item, trial in open_ if trial == first)])
 
 
 def _judge(
     base: Choice, variant: Choice, views: Sequence[SizeView], least_lead: float
 ) -> tuple[Trial | None, bool]:
-    """What is missing to know whether `variant` is at least `least_lead` faster than `base`, or
-    the verdict. The largest size is tried first: it asks the most of channels."""
+    """What is missing (but for `variant` itself) to know whether `variant` is at least `least_lead`
+    faster than `base`, or the verdict. The largest size is tried first: it asks the most of
+    channels."""
     largest = views[-1]
     probe = largest.estimates.get(variant)
     if probe is None or probe.n < _PROBE_ROUNDS:
         rounds = _PROBE_ROUNDS - (probe.n if probe else 0)
-        return Trial([largest.bytes], [base, variant], rounds), False
+        return Trial([largest.bytes], [base], rounds), False
     if probe.high < largest.estimates[base].gain + least_lead:
         return None, False
+    measured = [view.estimates.get(variant) for view in views]
+    least = min(estimate.n if estimate else 0 for estimate in measured)
+    if least >= _PROBE_ROUNDS:
+        leads = [view.difference(variant, base) for view in views]
+        lead = math.fsum(lead for lead, _ in leads) / len(views)
+        doubt = 2 * math.sqrt(math.fsum(error**2 for _, error in leads)) / len(views)
+        if least >= _ROUNDS or abs(lead - least_lead) > doubt:
+            return None, lead >= least_lead
     missing = [
         view.bytes
-        for view in views
-        if (estimate := view.estimates.get(variant)) is None or estimate.n < _ROUNDS
+        for view, estimate in zip(views, measured, strict=True)
+        if estimate is None or estimate.n <= least
     ]
-    if missing:
-        return Trial(missing, [base, variant], 1), False
-    lead = sum(view.estimates[variant].gain - view.estimates[base].gain for view in views)
-    return None, lead / len(views) >= least_lead
+    return Trial(missing, [base], 1), False
 
 
 def _channel_ladder(ran: Mapping[int, Ran | None]) -> list[int]:

@@ -59,13 +59,21 @@ class SizeView(NamedTuple):
     def lead(self, choice: AnyChoice, over: AnyChoice) -> float | None:
         """How much faster `choice` is than `over` here for certain (less two standard errors),
         as a log; infinite where `over` was not worth measuring, None where `choice` was not."""
-        mine, other = self.estimate(choice), self.estimate(over)
-        if mine is None:
+        if self.estimate(choice) is None:
             return None
-        if other is None:
+        if self.estimate(over) is None:
             return math.inf
+        lead, error = self.difference(choice, over)
+        return lead - 2 * error
+
+    def difference(self, choice: AnyChoice, over: AnyChoice) -> tuple[float, float]:
+        """How much faster `choice` is than `over` here, as a log, and its standard error; both
+        were measured."""
+        mine, other = self.estimate(choice), self.estimate(over)
+        assert mine is not None
+        assert other is not None
         error = math.sqrt(_SHARED * (mine.error**2 + other.error**2))
-        return mine.gain - other.gain - 2 * error
+        return mine.gain - other.gain, error
 
 
 Views = dict[int, SizeView]
