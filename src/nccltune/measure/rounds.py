@@ -25,6 +25,8 @@ _LEAST_WORTH = 0.25
 worth a proof."""
 _PROOF_COST = 0.2
 """Of the time spent so far: what a proof may cost for each threshold that it is worth."""
+_START_US = 3e6
+"""What a run takes besides measuring: it is part of what was spent."""
 _LEAST_PROOF = 1.5
 """Standard errors: a gain that would be known less well than this is not on its way to a proof."""
 _LEAST_US = 2e3
@@ -84,7 +86,7 @@ def unproven(
     for choice, covered in runs(views, decided):
         wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
     share = shares(views)
-    spent_us = math.fsum(
+    spent_us = _START_US + math.fsum(
         _timing_us(timings, size) * sum(len(series) for series in by_choice.values())
         for size, by_choice in timings.cells.items()
     )
@@ -168,4 +170,4 @@ def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:
 def _timing_us(timings: Timings, size: int) -> float:
     """About what a timing takes at a size, for comparing sizes."""
     us = timings.median(size, DEFAULT) or 0.0
-    return 2 * us + max(_LEAST_US, us)
+    return us + max(_LEAST_US, us)
