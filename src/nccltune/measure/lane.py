@@ -224,6 +224,8 @@ class Lane:
             for size, choice in decided.items()
         }
         for base, views in runs(self.views, bases):
+            if not trim.affordable(views, self.timings):
+                continue
             ran = {view.bytes: self._ran.get((view.bytes, base)) for view in views}
             out = [variant for view in views for variant in self.excluded(view.bytes)]
             trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)

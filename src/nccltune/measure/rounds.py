@@ -51,9 +51,7 @@ def unsettled(
         for size, view in views.items()
         if view.stake > threshold / 2 and rounds[size] < SETTLE_ROUNDS
     }
-    ordered = sorted(
-        brings, key=lambda size: brings[size] / _timing_us(timings, size), reverse=True
-    )
+    ordered = sorted(brings, key=lambda size: brings[size] / timing_us(timings, size), reverse=True)
     found: list[int] = []
     while ordered and math.fsum(brings[size] for size in found) < excess / 2:
         found.append(ordered.pop(0))
@@ -86,10 +84,7 @@ def unproven(
     for choice, covered in runs(views, decided):
         wanted.update(_lacking(choice, covered, timings, rounds, PROOF_ROUNDS[0]))
     share = shares(views)
-    spent_us = _START_US + math.fsum(
-        _timing_us(timings, size) * sum(len(series) for series in by_choice.values())
-        for size, by_choice in timings.cells.items()
-    )
+    spent = spent_us(timings)
     for choice, covered in runs(views, {size: view.best for size, view in views.items()}):
         if math.fsum(max(0.0, view.gain - threshold) for view in covered) < RULE_PRICE:
             continue
@@ -97,10 +92,10 @@ def unproven(
         worth = missed / threshold
         lacking = _next_proof(choice, covered, timings, rounds)
         cost_us = math.fsum(
-            _PROOF_TIMINGS * len(repeat.rounds) * _timing_us(timings, size)
+            _PROOF_TIMINGS * len(repeat.rounds) * timing_us(timings, size)
             for size, repeat in lacking.items()
         )
-        if worth > _LEAST_WORTH and cost_us < _PROOF_COST * worth * spent_us:
+        if worth > _LEAST_WORTH and cost_us < _PROOF_COST * worth * spent:
             wanted.update(lacking)
     return wanted
 
@@ -135,7 +130,7 @@ def _lacking(
     common = _common(measured)
     costs = {
         number: math.fsum(
-            _timing_us(timings, size) for size, had in measured.items() if number not in had
+            timing_us(timings, size) for size, had in measured.items() if number not in had
         )
         for number in range(MOST_ROUNDS)
         if number not in common
@@ -167,7 +162,15 @@ def _missed(view: SizeView, decided: Mapping[int, AnyChoice]) -> float:
     return view.gain - (chosen.gain if chosen else 0.0)
 
 
-def _timing_us(timings: Timings, size: int) -> float:
+def timing_us(timings: Timings, size: int) -> float:
     """About what a timing takes at a size, for comparing sizes."""
     us = timings.median(size, DEFAULT) or 0.0
     return us + max(_LEAST_US, us)
+
+
+def spent_us(timings: Timings) -> float:
+    """About how long it took to come by `timings`, starting included."""
+    return _START_US + math.fsum(
+        timing_us(timings, size) * sum(len(series) for series in by_choice.values())
+        for size, by_choice in timings.cells.items()
+    )

@@ -10,7 +10,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from nccltune.analyze.timings import Timings
 from nccltune.measure.conversation import Ran
+from nccltune.measure.rounds import spent_us, timing_us
 from nccltune.measure.view import SizeView
 from nccltune.model.choice import Choice
 
@@ -20,6 +22,10 @@ _MOST_CHANNELS = 64
 """That a rule can name; NCCL runs no more than its communicator has."""
 _PROBE_ROUNDS = 2
 _ROUNDS = 4
+_TIMINGS = 4
+"""In a round of one variant: its own, that of the choice as it is and the default's two."""
+_MOST_COST = 0.3
+"""Of the time spent so far: fewer channels are a courtesy, and large sizes seldom grant it."""
 
 
 class Trial(NamedTuple):
@@ -67,6 +73,12 @@ def next_trial(
     # Those that need the same share their rounds, and with them the default's timings.
     _, first = open_[0]
     return first._replace(choices=[base, *(item for item, trial in open_ if trial == first)])
+
+
+def affordable(views: Sequence[SizeView], timings: Timings) -> bool:
+    """Whether trying a variant all over a range costs little beside what was spent so far."""
+    cost_us = math.fsum(_TIMINGS * _ROUNDS * timing_us(timings, view.bytes) for view in views)
+    return cost_us < _MOST_COST * spent_us(timings)
 
 
 def _judge(
