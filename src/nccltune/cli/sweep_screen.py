@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nccltune.measure.conversation import Point
     from nccltune.measure.lane import Decide
     from nccltune.measure.plan import Plan
+    from nccltune.model.choice import AnyChoice
     from nccltune.model.platform import Platform
 
 
@@ -91,7 +92,11 @@ def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
     show_totals(swept, out, "replay" if swept.platform.replay else "sweep")
     for line in _would_be_rules(swept.plan, decide):
         out.print(line)
-    for text in _left_out(swept.outcome.failures):
+    failures = swept.outcome.failures
+    if swept.platform.replay:
+        # A recording has not every channel count; that says nothing of the platform.
+        failures = [item for item in failures if not _is_variant(item[0].choice)]
+    for text in _left_out(failures):
         hanging(out, "[yellow]left out[/yellow]   ", 11, text)
     out.print(f"study      {path}", markup=False, soft_wrap=True)
     next_step("nccltune tune", path)
@@ -115,6 +120,12 @@ def _would_be_rules(plan: "Plan", decide: "Decide") -> Iterator[str]:
                 f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}"
                 f"[green]{gain:.2f}x[/green]"
             )
+
+
+def _is_variant(choice: "AnyChoice") -> bool:
+    from nccltune.model.choice import Choice
+
+    return isinstance(choice, Choice) and choice != choice.without_channels()
 
 
 def _left_out(failures: "Sequence[tuple[Key, Point]]") -> list[str]:

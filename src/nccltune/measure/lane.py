@@ -13,6 +13,7 @@ Nothing here reads a clock, a file or a random number: the same answers give the
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from nccltune.analyze.result import Condition
@@ -63,6 +64,7 @@ class Lane:
         self.stage = "explore"
         self._decide = decide
         self._predicted = dict(predicted or {})
+        self._coarse = sorted({*grid.every(COARSE_FACTOR), *self._before_switches()})
         self._next_round: dict[int, int] = {}
         self._given_up: set[Choice] = set()
         self._lost: set[int] = set()
@@ -95,7 +97,7 @@ class Lane:
     @property
     def unexplored(self) -> list[int]:
         """Coarse sizes not asked about yet."""
-        return [size for size in self.grid.every(COARSE_FACTOR) if size not in self._next_round]
+        return [size for size in self._coarse if size not in self._next_round]
 
     @property
     def lost(self) -> Collection[int]:
@@ -269,6 +271,15 @@ class Lane:
     def _next(self, size: int) -> tuple[int]:
         """The next round of a size."""
         return (self._next_round[size],)
+
+    def _before_switches(self) -> list[int]:
+        """The sizes after which NCCL means to change its choice: where it holds on to one for too
+        long, that is where it costs most."""
+        return [
+            size
+            for (size, choice), (_, after) in pairwise(sorted(self._predicted.items()))
+            if choice != after
+        ]
 
     def _same(self) -> dict[int, list[Choice]]:
         """By size: choices that ran exactly what the default ran."""

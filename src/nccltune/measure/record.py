@@ -2,6 +2,7 @@
 """What a sweep leaves in its study, and what of it answers the questions of the next run.
 
 samples.jsonl   every timing
+tables.jsonl    what NCCL predicts of itself, where it says so
 sweep.jsonl     every point that gave no timing, and why
 sweep.json      how the last run ended
 
@@ -12,7 +13,7 @@ own, and in verify.jsonl.
 import contextlib
 import fcntl
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,6 +55,17 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     rank: int | None = None
     at: str | None = None
+
+
+class TableLine(msgspec.Struct, frozen=True, kw_only=True):
+    """NCCL's predictions at one size, in us by `algorithm/protocol`."""
+
+    schema_version: int = SCHEMA_VERSION
+    collective: Collective
+    nodes: int
+    ranks: int
+    bytes: int
+    costs: Mapping[str, float]
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +153,27 @@ class Record:
             self.study.append_lines(self.failures_path, failures, to_disk=to_disk)
         if to_disk:
             self._to_disk = time.monotonic()
+
+    def keep_tables(
+        self, collective: Collective, tables: Mapping[int, Mapping[str, float]]
+    ) -> None:
+        """Keep NCCL's predictions by size, but for sizes of which the study has them."""
+        path = self.study.path / "tables.jsonl"
+        had = self.study.read_lines(path, TableLine) if path.exists() else ()
+        known = {(Scale(line.nodes, line.ranks), line.collective, line.bytes) for line in had}
+        lines = [
+            TableLine(
+                collective=collective,
+                nodes=self._scale.nodes,
+                ranks=self._scale.ranks,
+                bytes=size,
+                costs=costs,
+            )
+            for size, costs in sorted(tables.items())
+            if (self._scale, collective, size) not in known
+        ]
+        if lines:
+            self.study.append_lines(path, lines)
 
     def close(self) -> None:
         """Everything kept is on disk when this returns."""

@@ -171,6 +171,17 @@ def test_a_plan_ends_whatever_it_is_told(seed: int) -> None:
     assert points <= (sizes + 20) * MOST_TRIM_ROUNDS * (len(legal) + 2)
 
 
+def test_the_size_before_a_switch_of_nccl_is_looked_at() -> None:
+    """There the default may have held on to a choice for too long."""
+    ring, tree = choice("ring/ll"), choice("tree/ll")
+    predicted = {K << step: tree if step in (5, 6) else ring for step in range(17)}
+    one = lane(["ring/ll", "tree/ll"], predicted=predicted)
+    assert [size // K for size in one.unexplored] == [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536]
+    predicted[64 * K] = ring
+    one = lane(["ring/ll", "tree/ll"], predicted=predicted)
+    assert [size // K for size in one.unexplored if size < 512 * K] == [1, 4, 16, 32, 64, 256]
+
+
 def test_a_default_that_is_right_costs_few_points() -> None:
     lines = {
         "tree/ll": linear(10, 1_000),

@@ -6,7 +6,7 @@ import pytest
 
 from nccltune.measure.ask import Key
 from nccltune.measure.conversation import Point, PointError, Ran
-from nccltune.measure.record import Failure, Record, alone
+from nccltune.measure.record import Failure, Record, TableLine, alone
 from nccltune.model.choice import DEFAULT, AnyChoice
 from nccltune.model.collective import Collective
 from nccltune.model.errors import StudyError
@@ -131,3 +131,18 @@ def test_failures_say_what_they_are(tmp_path: Path) -> None:
     made.append([pair(TREE, time_us=9.0, applied=False)])
     line = made.failures_path.read_bytes()
     assert msgspec.json.decode(line, type=Failure).kind == "not run"
+
+
+def test_tables_are_kept_once_for_each_scale(tmp_path: Path) -> None:
+    tables = {1024: {"ring/ll": 7.5, "tree/ll": 9.0}, 2048: {"ring/ll": 8.0}}
+    record(tmp_path).keep_tables(Collective.ALLREDUCE, {1024: tables[1024]})
+    record(tmp_path).keep_tables(Collective.ALLREDUCE, tables)
+    record(tmp_path, nodes=2).keep_tables(Collective.ALLREDUCE, tables)
+    lines = list(Study(tmp_path).read_lines(tmp_path / "tables.jsonl", TableLine))
+    assert [(line.nodes, line.bytes) for line in lines] == [
+        (4, 1024),
+        (4, 2048),
+        (2, 1024),
+        (2, 2048),
+    ]
+    assert {line.bytes: line.costs for line in lines} == tables
