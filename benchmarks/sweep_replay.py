@@ -6,7 +6,7 @@ python benchmarks/sweep_replay.py [SEEDS]
 Beside it: the full grid in one communicator (8 rounds), and what a site does today: a process for
 each forced choice over a fixed grid, one mean a size, the fastest taken. Timings are drawn from the
 recording and seconds are recorded ones: calls, untimed calls and 0.3 ms a timing; a process start
-is 2.8 s, as measured on the same machine. Tables are judged by the recording's medians: the regret
+is 2.8 s, as measured on a machine of the kind. Tables are judged by the recording's medians: the regret
 is the time of the table's choice over that of the fastest one at each recorded size.
 """
 
@@ -30,7 +30,11 @@ from nccltune.model.study import Study
 from nccltune.tune.search import search
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-RECORDINGS = {"h200x4-1-node": "1K-1G", "h200x4-as-4-nodes": "1K-64M"}
+RECORDINGS = {
+    "h200x4-1-node": "1K-1G",
+    "h200x4-as-2-nodes": "1K-64M",
+    "h200x4-as-4-nodes": "1K-64M",
+}
 COLLECTIVES = "allreduce,allgather,reducescatter"
 START_S = 2.8
 TESTS_WARMUP, TESTS_ITERATIONS = 1, 20
