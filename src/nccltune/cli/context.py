@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Percent(click.ParamType[float]):
-    """A share written as `3%`, `3` or `0.03`: below 1 a fraction, from 1 on a percentage."""
+    """A share written as `3%`, `3` or `0.03`: below 0.1 a fraction, from 1 on a percentage. What lies
+    between may be meant either way and needs its sign."""
 
     name = "percent"
 
@@ -29,6 +30,8 @@ class Percent(click.ParamType[float]):
             number = float(text.removesuffix("%"))
         except ValueError:
             self.fail(f"{value!r} is not a percentage; write 3% or 0.03", param, ctx)
+        if 0.1 <= number < 1 and not text.endswith("%"):
+            self.fail(f"{text} may be a percentage or a fraction; write {text}%", param, ctx)
         fraction = number / 100 if text.endswith("%") or number >= 1 else number
         if not 0 <= fraction <= 1:
             self.fail(f"{value!r} is not between 0% and 100%", param, ctx)

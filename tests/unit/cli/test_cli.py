@@ -2,9 +2,11 @@
 import subprocess
 import sys
 
+import click
 import pytest
 
 from nccltune.cli import VERBS, run
+from nccltune.cli.context import Percent
 
 
 def test_no_verb_is_imported_for_version_and_help() -> None:
@@ -92,3 +94,14 @@ def test_a_closed_pipe_is_no_error() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] in ("0", "141")
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("3%", 0.03), ("3", 0.03), ("0.03", 0.03)])
+def test_a_percentage_may_be_written_three_ways(text: str, fraction: float) -> None:
+    assert Percent().convert(text, None, None) == fraction
+
+
+def test_a_percentage_that_may_be_a_fraction_needs_its_sign() -> None:
+    assert Percent().convert("0.5%", None, None) == 0.005
+    with pytest.raises(click.UsageError, match="write 0.5%"):
+        Percent().convert("0.5", None, None)
