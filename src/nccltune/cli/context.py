@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Percent(click.ParamType[float]):
-    """A share written as `3%`, `3` or `0.03`: below 0.1 a fraction, from 1 on a percentage. What lies
-    between may be meant either way and needs its sign."""
+    """A share written as `3%`, `3` or `0.03`: below 0.1 a fraction, from 1 on a percentage. What
+    lies between may be meant either way and needs its sign."""
 
     name = "percent"
 
