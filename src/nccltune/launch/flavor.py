@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which launcher, and which version of it."""
+
+import enum
+import re
+from typing import NamedTuple
+
+
+class Launcher(enum.Enum):
+    """Who starts the processes."""
+
+    LOCAL = "local"
+    OPENMPI = "openmpi"
+    HYDRA = "hydra"
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+
+
+class Flavor(NamedTuple):
+    """A launcher with its version, empty where nobody knows it."""
+
+    launcher: Launcher
+    version: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`Open MPI 5.0.11`, `hydra`."""
+        name = {Launcher.OPENMPI: "Open MPI", Launcher.SLURM: "Slurm"}.get(
+            self.launcher, self.launcher.value
+        )
+        return f"{name} {'.'.join(map(str, self.version))}" if self.version else name
+
+
+_VERSION_LINES = (
+    (Launcher.OPENMPI, re.compile(r"mpirun \(Open MPI\) (\d+(?:\.\d+)*)")),
+    (Launcher.OPENMPI, re.compile(r"mpirun \(PRRTE\) .*Open MPI v?(\d+(?:\.\d+)*)", re.S)),
+    (Launcher.HYDRA, re.compile(r"HYDRA build details:.*?Version:\s+(\d+(?:\.\d+)*)", re.S)),
+    (Launcher.HYDRA, re.compile(r"Intel\(R\) MPI Library .*?Version (\d+(?:\.\d+)*)", re.S)),
+    (Launcher.SLURM, re.compile(r"^slurm (\d+(?:\.\d+)*)", re.M)),
+)
+
+
+def flavor_of(version_text: str) -> Flavor | None:
+    """The launcher by what its `--version` says; None for one that is not known."""
+    for launcher, pattern in _VERSION_LINES:
+        if match := pattern.search(version_text):
+            return Flavor(launcher, tuple(int(part) for part in match[1].split(".")))
+    return None

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job, described once: what is to run, and where. Launchers render it."""
+
+import tomllib
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import msgspec
+
+from nccltune.launch.placement import Placement, block
+from nccltune.model.errors import InputError
+
+BENCH = "nccltune-bench"
+
+
+class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What Slurm is told besides; `mpi` is `pmix` or `pmi2`, found out where not given."""
+
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    mpi: str | None = None
+    options: list[str] = []
+
+
+class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What Kubernetes is told besides. `resources` are limits of a worker beside its GPUs, such as
+    `rdma/ib = 1`; `shm` is the size of a worker's /dev/shm."""
+
+    namespace: str | None = None
+    image: str | None = None
+    mpi: Literal["OpenMPI", "Intel", "MPICH"] = "OpenMPI"
+    gpu_resource: str = "nvidia.com/gpu"
+    resources: dict[str, int | str] = {}
+    shm: str = "16Gi"
+    node_selector: dict[str, str] = {}
+
+
+class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is to run, and where.
+
+    `program` is a binary with its arguments, but for the GPUs of a process, which follow from
+    `processes`. `interface`, `hcas` and `nvls` stand for NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
+    NCCL_NVLS_ENABLE.
+    """
+
+    program: list[str]
+    name: str = "nccl-test"
+    nodes: int = 1
+    gpus_per_node: int = 8
+    processes: Literal["per-gpu", "per-node"] = "per-gpu"
+    hosts: list[str] = []
+    interface: str | None = None
+    hcas: str | None = None
+    nvls: bool | None = None
+    environment: dict[str, str] = {}
+    slurm: SlurmOptions = SlurmOptions()
+    kubernetes: KubernetesOptions = KubernetesOptions()
+
+    @property
+    def processes_per_node(self) -> int:
+        """Processes on each node."""
+        return self.gpus_per_node if self.processes == "per-gpu" else 1
+
+    @property
+    def gpus_per_process(self) -> int:
+        """GPUs of each process."""
+        return 1 if self.processes == "per-gpu" else self.gpus_per_node
+
+    @property
+    def placement(self) -> Placement:
+        """Where the processes are to be."""
+        return block(self.nodes, self.processes_per_node, self.gpus_per_process, self.hosts)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of every process, by name."""
+        found = dict(self.environment)
+        if self.interface is not None:
+            found["NCCL_SOCKET_IFNAME"] = self.interface
+        if self.hcas is not None:
+            found["NCCL_IB_HCA"] = self.hcas
+        if self.nvls is not None:
+            found["NCCL_NVLS_ENABLE"] = "1" if self.nvls else "0"
+        return dict(sorted(found.items()))
+
+    @property
+    def words(self) -> list[str]:
+        """The program with its arguments and the GPUs of a process."""
+        binary = PurePosixPath(self.program[0]).name
+        flag = "--gpus-per-process" if binary == BENCH else "-g"
+        return [*self.program, flag, str(self.gpus_per_process)]
+
+
+def read_job(path: Path) -> Job:
+    """The job of a TOML file. Raises InputError with the place for what cannot be."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"is not TOML: {error}", where=str(path)) from error
+    return checked(raw, str(path))
+
+
+def checked(raw: object, where: str) -> Job:
+    """A job from plain values, or InputError that names the place in `where`."""
+    try:
+        job = msgspec.convert(raw, Job)
+    except msgspec.ValidationError as error:
+        raise InputError(str(error), where=where, hint="docs/design/launch.md shows one") from error
+    check(job, where)
+    return job
+
+
+def check(job: Job, where: str) -> None:
+    """Raise InputError for what contradicts itself."""
+    if not job.program or not job.program[0]:
+        raise InputError("program names no binary", where=where)
+    for name, number in (("nodes", job.nodes), ("gpus_per_node", job.gpus_per_node)):
+        if number < 1:
+            raise InputError(f"{name} is {number}; at least 1", where=where)
+    if job.hosts and len(job.hosts) < job.nodes:
+        raise InputError(
+            f"hosts names {len(job.hosts)} for {job.nodes} nodes",
+            where=where,
+            hint="name one for each node, or none where the launcher finds them",
+        )
+    if len(set(job.hosts)) < len(job.hosts):
+        raise InputError("hosts names one twice", where=where)
+    for key, name in (
+        ("interface", "NCCL_SOCKET_IFNAME"),
+        ("hcas", "NCCL_IB_HCA"),
+        ("nvls", "NCCL_NVLS_ENABLE"),
+    ):
+        if getattr(job, key) is not None and name in job.environment:
+            raise InputError(f"{key} and {name} both say it", where=where, hint="leave out one")
+    for flag in ("-g", "--ngpus", "--gpus-per-process"):
+        if any(word == flag or word.startswith(f"{flag}=") for word in job.program[1:]):
+            raise InputError(
+                f"program has {flag}, which follows from processes = {job.processes!r}",
+                where=where,
+                hint="leave it out",
+            )
