@@ -32,7 +32,7 @@ class Flavor(NamedTuple):
 
 
 _VERSION_LINES = (
-    (Launcher.OPENMPI, re.compile(r"mpirun \(Open MPI\) (\d+(?:\.\d+)*)")),
+    (Launcher.OPENMPI, re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+(?:\.\d+)*)")),
     (Launcher.OPENMPI, re.compile(r"mpirun \(PRRTE\) .*Open MPI v?(\d+(?:\.\d+)*)", re.S)),
     (Launcher.HYDRA, re.compile(r"HYDRA build details:.*?Version:\s+(\d+(?:\.\d+)*)", re.S)),
     (Launcher.HYDRA, re.compile(r"Intel\(R\) MPI Library .*?Version (\d+(?:\.\d+)*)", re.S)),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job, described once: what is to run, and where. Launchers render it."""
 
+import re
 import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -11,28 +12,37 @@ from nccltune.launch.placement import Placement, block
 from nccltune.model.errors import InputError
 
 BENCH = "nccltune-bench"
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?")
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What Slurm is told besides; `mpi` is `pmix` or `pmi2`, found out where not given."""
+    """What Slurm is told besides; `mpi` is `pmix` or `pmi2`, found out where not given. `gpus` is
+    false where the site has no generic resource for them; `options` are options of sbatch."""
 
     partition: str | None = None
     account: str | None = None
     time: str | None = None
     mpi: str | None = None
+    gpus: bool = True
+    exclusive: bool = True
     options: list[str] = []
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What Kubernetes is told besides. `resources` are limits of a worker beside its GPUs, such as
-    `rdma/ib = 1`; `shm` is the size of a worker's /dev/shm."""
+    `rdma/ib = 1`; `shm` is the size of a worker's /dev/shm; `ssh_secret` holds the key of a
+    JobSet's nodes (the MPI Operator makes its own)."""
 
+    kind: Literal["MPIJob", "JobSet"] = "MPIJob"
     namespace: str | None = None
     image: str | None = None
     mpi: Literal["OpenMPI", "Intel", "MPICH"] = "OpenMPI"
     gpu_resource: str = "nvidia.com/gpu"
     resources: dict[str, int | str] = {}
     shm: str = "16Gi"
+    ssh_secret: str = "nccl-test-ssh"  # noqa: S105 - a name
     node_selector: dict[str, str] = {}
 
 
@@ -41,7 +51,8 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     `program` is a binary with its arguments, but for the GPUs of a process, which follow from
     `processes`. `interface`, `hcas` and `nvls` stand for NCCL_SOCKET_IFNAME, NCCL_IB_HCA and
-    NCCL_NVLS_ENABLE.
+    NCCL_NVLS_ENABLE. `inherit` names variables that keep the value they have where the job is
+    started, which then stands on no command line.
     """
 
     program: list[str]
@@ -54,6 +65,7 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     hcas: str | None = None
     nvls: bool | None = None
     environment: dict[str, str] = {}
+    inherit: list[str] = []
     slurm: SlurmOptions = SlurmOptions()
     kubernetes: KubernetesOptions = KubernetesOptions()
 
@@ -108,7 +120,9 @@ def checked(raw: object, where: str) -> Job:
     try:
         job = msgspec.convert(raw, Job)
     except msgspec.ValidationError as error:
-        raise InputError(str(error), where=where, hint="docs/design/launch.md shows one") from error
+        raise InputError(
+            str(error), where=where, hint="docs/reference/job-files.md has every key"
+        ) from error
     check(job, where)
     return job
 
@@ -128,6 +142,37 @@ def check(job: Job, where: str) -> None:
         )
     if len(set(job.hosts)) < len(job.hosts):
         raise InputError("hosts names one twice", where=where)
+    _check_names(job, where)
+    _check_variables(job, where)
+    for flag in ("-g", "--ngpus", "--gpus-per-process"):
+        said = re.compile(rf"{flag}(=.*|\d+)?")
+        if any(said.fullmatch(word) for word in job.program[1:]):
+            raise InputError(
+                f"program has {flag}, which follows from processes = {job.processes!r}",
+                where=where,
+                hint="leave it out",
+            )
+
+
+def _check_names(job: Job, where: str) -> None:
+    if not _NAME.fullmatch(job.name):
+        raise InputError(
+            f"name {job.name!r}: small letters, digits and - inside, at most 50",
+            where=where,
+            hint="Kubernetes takes no other",
+        )
+    for host in job.hosts:
+        if not _HOST.fullmatch(host):
+            raise InputError(f"{host!r} is no host", where=where, hint="one name each, no :8")
+
+
+def _check_variables(job: Job, where: str) -> None:
+    for name in [*job.environment, *job.inherit]:
+        if not _VARIABLE.fullmatch(name):
+            raise InputError(f"{name!r} is no name of a variable", where=where)
+    for name in job.inherit:
+        if name in job.variables:
+            raise InputError(f"{name} is inherited and given", where=where, hint="leave out one")
     for key, name in (
         ("interface", "NCCL_SOCKET_IFNAME"),
         ("hcas", "NCCL_IB_HCA"),
@@ -135,10 +180,3 @@ def check(job: Job, where: str) -> None:
     ):
         if getattr(job, key) is not None and name in job.environment:
             raise InputError(f"{key} and {name} both say it", where=where, hint="leave out one")
-    for flag in ("-g", "--ngpus", "--gpus-per-process"):
-        if any(word == flag or word.startswith(f"{flag}=") for word in job.program[1:]):
-            raise InputError(
-                f"program has {flag}, which follows from processes = {job.processes!r}",
-                where=where,
-                hint="leave it out",
-            )

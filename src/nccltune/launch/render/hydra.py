@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hydra, the process manager of MPICH and Intel MPI: an mpiexec line.
+
+Its long options have one dash, it has no -x and no -N, and root needs no permission.
+"""
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.job import Job
+from nccltune.launch.render.rendered import Around, Part, Rendered, count, words_of
+
+
+def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:
+    """The mpiexec line."""
+    parts = [Part((around.program or "mpiexec.hydra",), flavor.words)]
+    if job.hosts:
+        hosts = ",".join(job.hosts[: job.nodes])
+        parts.append(Part(("-hosts", hosts), "the nodes; how many processes each, -ppn says"))
+    parts += hydra_parts(job, tagged=not around.conversation)
+    parts.append(Part(tuple(job.words), "the program"))
+    return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
+
+
+def hydra_parts(job: Job, *, tagged: bool) -> list[Part]:
+    """The options between mpiexec and the program, but for the hosts. hydra gives every process
+    the whole environment that it has itself, so that `inherit` needs no word."""
+    total, per_node = job.placement.processes, job.processes_per_node
+    parts = [
+        Part(("-n", str(total)), f"{count(total, 'process')} in all"),
+        Part(
+            ("-ppn", str(per_node)),
+            f"{count(per_node, 'process')} on each node. More than the nodes have is no error to "
+            "hydra: it begins again with the first",
+        ),
+        Part(
+            ("-bind-to", "none"),
+            "leaves each process all cores of its node: NCCL picks those near a GPU itself "
+            "(Intel MPI binds by default)",
+        ),
+    ]
+    for name, value in job.variables.items():
+        parts.append(
+            Part(("-genv", name, value), f"sets {name} in every process, on other nodes too")
+        )
+    if tagged:
+        parts.append(
+            Part(("-prepend-rank",), "puts [rank] before each line, so that it is known who spoke")
+        )
+    return parts

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JobSet: where a cluster lacks the MPI Operator. Pods with sshd, and one that runs mpirun."""
+
+import shlex
+from typing import Any
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job
+from nccltune.launch.render.kubernetes import SSH_PORT, metadata, worker_pod
+from nccltune.launch.render.openmpi import ROOT, mpirun_parts
+from nccltune.launch.render.rendered import Part, count, words_of
+from nccltune.model.errors import InputError
+
+KEYS = "/etc/nccl-ssh"
+WAIT_S = 600
+
+# A secret's files may be read by all; ssh wants a key of its own user alone.
+_PREPARE = f"""\
+mkdir -p /root/.ssh /run/sshd
+install -m 600 {KEYS}/id /root/.ssh/id
+install -m 600 {KEYS}/id.pub /root/.ssh/authorized_keys
+printf 'Host *\\n  Port {SSH_PORT}\\n  IdentityFile /root/.ssh/id\\n  StrictHostKeyChecking no\\n  \
+UserKnownHostsFile /dev/null\\n  LogLevel ERROR\\n' > /root/.ssh/config
+"""
+
+
+def job_set(job: Job) -> tuple[dict[str, Any], list[Part]]:
+    """The manifest, and what its parts mean. Raises InputError for an MPI that is not Open MPI."""
+    options = job.kubernetes
+    if options.mpi != "OpenMPI":
+        raise InputError(
+            f"a JobSet with {options.mpi} is not known",
+            where="kubernetes.mpi",
+            hint='use Open MPI, or kind = "MPIJob"',
+        )
+    hosts = [f"{job.name}-worker-0-{index}.{job.name}" for index in range(job.nodes)]
+    slots = job.processes_per_node
+    where = Part(
+        ("--host", ",".join(f"{host}:{slots}" for host in hosts)), "the pods by their DNS names"
+    )
+    inner = [
+        Part(("mpirun",), "the image's Open MPI"),
+        ROOT,
+        *mpirun_parts(job, Flavor(Launcher.OPENMPI), where=[where], tagged=True),
+        Part(tuple(job.words), "the program"),
+    ]
+    wait = (
+        f"for host in {' '.join(hosts)}; do\n"
+        f"  for second in $(seq {WAIT_S}); do ssh $host true 2>/dev/null && continue 2; sleep 1; "
+        "done\n"
+        f'  echo "$host does not answer" >&2; exit 1\n'
+        "done\n"
+    )
+    worker = _with_keys(worker_pod(job, "worker"), job)
+    worker["containers"][0]["command"] = [
+        "bash",
+        "-ec",
+        f"{_PREPARE}ssh-keygen -A\nexec /usr/sbin/sshd -De -p {SSH_PORT}\n",
+    ]
+    script = f"{_PREPARE}{wait}exec {shlex.join(words_of(inner))}\n"
+    launcher = _with_keys(
+        {
+            "containers": [
+                {"name": "launcher", "image": options.image, "command": ["bash", "-ec", script]}
+            ]
+        },
+        job,
+    )
+    manifest = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(job),
+        "spec": {
+            "network": {"enableDNSHostnames": True},
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": ["launcher"]},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": [
+                _replicated("worker", job.nodes, worker),
+                _replicated("launcher", 1, launcher),
+            ],
+        },
+    }
+    meanings = [
+        Part((f"worker parallelism: {job.nodes}",), f"{count(job.nodes, 'pod')} with sshd"),
+        Part(("enableDNSHostnames: true",), "the pods find each other by name"),
+        Part(("targetReplicatedJobs: launcher",), "the set is done when mpirun is"),
+        Part(("maxRestarts: 0",), "a failed run is told and not tried again"),
+        Part(
+            (f"secret: {options.ssh_secret}",),
+            "a key pair of your own, as files id and id.pub, with which mpirun reaches the workers",
+        ),
+    ]
+    return manifest, [*meanings, *inner]
+
+
+def _with_keys(pod: dict[str, Any], job: Job) -> dict[str, Any]:
+    pod["restartPolicy"] = "Never"
+    pod.setdefault("volumes", []).append(
+        {"name": "ssh", "secret": {"secretName": job.kubernetes.ssh_secret}}
+    )
+    container = pod["containers"][0]
+    container.setdefault("volumeMounts", []).append({"name": "ssh", "mountPath": KEYS})
+    return pod
+
+
+def _replicated(name: str, pods: int, pod: dict[str, Any]) -> dict[str, Any]:
+    spec = {
+        "parallelism": pods,
+        "completions": pods,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "template": {"spec": pod},
+    }
+    return {"name": name, "replicas": 1, "template": {"spec": spec}}

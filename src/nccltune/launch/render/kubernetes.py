@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes: an MPIJob of the MPI Operator, or a JobSet, as YAML."""
+
+from typing import Any
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job
+from nccltune.launch.render.hydra import hydra_parts
+from nccltune.launch.render.openmpi import ROOT, mpirun_parts
+from nccltune.launch.render.rendered import Part, Rendered, count, words_of
+from nccltune.model.errors import InputError
+
+MANIFEST = "job.yaml"
+HOSTFILE = "/etc/mpi/hostfile"
+SSH_PORT = 222
+
+
+def render_kubernetes(job: Job, flavor: Flavor) -> Rendered:
+    """The manifest and the line that gives it to a cluster.
+
+    Raises InputError for a job that names no image, or names what only this machine has.
+    """
+    if job.kubernetes.image is None:
+        raise InputError(
+            "a pod needs an image", where="kubernetes.image", hint="--image REGISTRY/NAME:TAG"
+        )
+    if job.inherit:
+        raise InputError(
+            f"no process of a cluster can inherit {job.inherit[0]} from here",
+            where="inherit",
+            hint="give its value in [environment]",
+        )
+    if job.kubernetes.kind == "MPIJob":
+        manifest, parts = _mpi_job(job)
+    else:
+        from nccltune.launch.render.jobset import job_set
+
+        manifest, parts = job_set(job)
+    words = ("kubectl", "create", "-f", MANIFEST)
+    text = as_yaml(manifest)
+    return Rendered(flavor, words, {MANIFEST: text}, tuple(parts), job.placement)
+
+
+def as_yaml(manifest: dict[str, Any]) -> str:
+    """A manifest as YAML, its keys in the order they have."""
+    import yaml
+
+    text: str = yaml.safe_dump(manifest, sort_keys=False, width=1000)
+    return text
+
+
+def metadata(job: Job) -> dict[str, Any]:
+    """Name, and the namespace where the job has one."""
+    found = {"name": job.name}
+    if job.kubernetes.namespace is not None:
+        found["namespace"] = job.kubernetes.namespace
+    return found
+
+
+def worker_pod(job: Job, name: str) -> dict[str, Any]:
+    """A pod with the GPUs of one node and room in /dev/shm, which NCCL uses within a node."""
+    options = job.kubernetes
+    limits = {options.gpu_resource: job.gpus_per_node, **options.resources}
+    pod: dict[str, Any] = {
+        "containers": [
+            {
+                "name": name,
+                "image": options.image,
+                "resources": {"limits": limits},
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+            }
+        ],
+        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": options.shm}}],
+    }
+    if options.node_selector:
+        pod["nodeSelector"] = dict(options.node_selector)
+    return pod
+
+
+def _mpi_job(job: Job) -> tuple[dict[str, Any], list[Part]]:
+    """MPI Operator 0.5 and later (v2beta1)."""
+    options = job.kubernetes
+    command, parts = _launcher(job)
+    launcher = {"containers": [{"name": "launcher", "image": options.image, "command": command}]}
+    spec = {
+        "slotsPerWorker": job.processes_per_node,
+        "mpiImplementation": options.mpi,
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0},
+        "mpiReplicaSpecs": {
+            "Launcher": {
+                "replicas": 1,
+                "restartPolicy": "Never",
+                "template": {"spec": launcher},
+            },
+            "Worker": {
+                "replicas": job.nodes,
+                "restartPolicy": "Never",
+                "template": {"spec": worker_pod(job, "worker")},
+            },
+        },
+    }
+    manifest = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": metadata(job),
+        "spec": spec,
+    }
+    meanings = [
+        Part((f"slotsPerWorker: {job.processes_per_node}",), "processes that a pod has room for"),
+        Part((f"Worker replicas: {job.nodes}",), f"{count(job.nodes, 'pod')}, each a node's GPUs"),
+        Part(
+            ("launcherCreationPolicy: WaitForWorkersReady",),
+            "mpirun starts when every worker answers, instead of failing until they do",
+        ),
+        Part(("backoffLimit: 0",), "a failed run is told and not tried again"),
+        Part(
+            ("cleanPodPolicy: Running",), "the workers' GPUs are free as soon as the program ends"
+        ),
+        Part(
+            (f"sizeLimit: {options.shm}",),
+            "of /dev/shm, where NCCL shares memory; a pod has 64 MiB by default",
+        ),
+    ]
+    return manifest, [*meanings, *parts]
+
+
+def _launcher(job: Job) -> tuple[list[str], list[Part]]:
+    """The command of the launcher's pod, by the MPI that the image has."""
+    if job.kubernetes.mpi == "OpenMPI":
+        hostfile = Part(("--hostfile", HOSTFILE), "the operator writes the workers there")
+        # Its version is the image's secret: only words that 4 and 5 both take.
+        flavor = Flavor(Launcher.OPENMPI)
+        options = mpirun_parts(job, flavor, where=[hostfile], tagged=True)
+        parts = [Part(("mpirun",), "the image's Open MPI"), ROOT, *options]
+    else:
+        hostfile = Part(("-f", HOSTFILE), "the operator writes the workers there")
+        name = f"the image's {job.kubernetes.mpi} MPI".replace("MPICH MPI", "MPICH")
+        parts = [Part(("mpiexec.hydra",), name), hostfile, *hydra_parts(job, tagged=True)]
+    parts.append(Part(tuple(job.words), "the program"))
+    return list(words_of(parts)), parts

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open MPI 4 and 5: an mpirun line. Options that both take are used wherever there is one."""
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.job import Job
+from nccltune.launch.render.rendered import Around, Part, Rendered, count, words_of
+
+ROOT = Part(("--allow-run-as-root",), "root starts it, which mpirun refuses unless told")
+
+
+def render_openmpi(job: Job, flavor: Flavor, around: Around) -> Rendered:
+    """The mpirun line."""
+    parts = [Part((around.program or "mpirun",), flavor.words)]
+    if around.as_root:
+        parts.append(ROOT)
+    parts += mpirun_parts(job, flavor, where=_where(job), tagged=not around.conversation)
+    parts.append(Part(tuple(job.words), "the program"))
+    return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
+
+
+def mpirun_parts(job: Job, flavor: Flavor, *, where: list[Part], tagged: bool) -> list[Part]:
+    """The options between mpirun and the program, but for those of root. `where` says on which
+    hosts."""
+    per_node = job.processes_per_node
+    parts = [
+        *where,
+        Part(
+            ("-np", str(job.placement.processes)),
+            f"{count(job.placement.processes, 'process')} in all. Before the program -np and -n "
+            "count processes; behind it -n is the program's own",
+        ),
+        Part(
+            ("--map-by", f"ppr:{per_node}:node"),
+            f"{count(per_node, 'process')} on each node, node after node",
+        ),
+        Part(("--bind-to", "none"), _why_unbound(job)),
+    ]
+    for name, value in job.variables.items():
+        parts.append(
+            Part(("-x", f"{name}={value}"), f"sets {name} in every process, on other nodes too")
+        )
+    for name in job.inherit:
+        parts.append(Part(("-x", name), f"every process gets the {name} that mpirun has"))
+    if tagged:
+        # 5 would take 4's word, too, and say that it is deprecated.
+        words = ("--output", "tag") if flavor.version[:1] >= (5,) else ("--tag-output",)
+        parts.append(Part(words, "puts [job,rank] before each line, so that it is known who spoke"))
+    return parts
+
+
+def _where(job: Job) -> list[Part]:
+    slots = job.processes_per_node
+    hosts = job.hosts[: job.nodes] or (["localhost"] if job.nodes == 1 else [])
+    if not hosts:
+        return []
+    return [
+        Part(
+            ("--host", ",".join(f"{host}:{slots}" for host in hosts)),
+            f"the nodes, with room for {count(slots, 'process')} each: without :{slots} a name is "
+            "one slot",
+        )
+    ]
+
+
+def _why_unbound(job: Job) -> str:
+    if job.gpus_per_process > 1:
+        return (
+            "leaves each process all cores of its node. By default mpirun binds it to one core "
+            f"(or one socket), and the threads that serve {job.gpus_per_process} GPUs share it"
+        )
+    return (
+        "leaves each process all cores of its node: NCCL picks those near its GPU, and its proxy "
+        "threads need more than the one that mpirun may bind a process to"
+    )

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a renderer gives, and what it is told besides the job."""
+
+import shlex
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.placement import Placement
+
+RIGHT_MARGIN = 100
+
+
+class Around(NamedTuple):
+    """The place a job is started from.
+
+    `program` is the launcher's name or path where it is not its usual one, `as_root` says that root
+    starts it, `in_allocation` that Slurm has given the nodes already. `conversation` is for a
+    program that rank 0 of talks with: its standard input goes to rank 0, and no line is tagged.
+    """
+
+    program: str | None = None
+    as_root: bool = False
+    in_allocation: bool = False
+    conversation: bool = False
+
+
+class Part(NamedTuple):
+    """Words of a command that belong together, and what they mean."""
+
+    words: tuple[str, ...]
+    meaning: str
+
+
+class Rendered(NamedTuple):
+    """What starts a job.
+
+    `words` is the command, `files` what it reads, by name, beside it; `parts` are the options of
+    the launcher with their meanings, wherever they stand; `placement` is what it promises.
+    """
+
+    flavor: Flavor
+    words: tuple[str, ...]
+    files: dict[str, str]
+    parts: tuple[Part, ...]
+    placement: Placement
+
+    @property
+    def command(self) -> str:
+        """The command, quoted for a shell, an option a line where it is long."""
+        return shell_lines(self.parts, self.words)
+
+    @property
+    def text(self) -> str:
+        """Everything as it is printed: the files, or the command where there are none."""
+        if not self.files:
+            return self.command + "\n"
+        return "".join(self.files.values())
+
+
+def words_of(parts: Iterable[Part]) -> tuple[str, ...]:
+    """The command that the parts make."""
+    return tuple(word for part in parts for word in part.words)
+
+
+def shell_lines(parts: Iterable[Part], words: tuple[str, ...]) -> str:
+    """`words` quoted for a shell. Where they do not fit a line and are the words of `parts`, each
+    part has a line of its own."""
+    line = shlex.join(words)
+    parts = tuple(parts)
+    if len(line) <= RIGHT_MARGIN or words_of(parts) != words:
+        return line
+    return " \\\n    ".join(shlex.join(part.words) for part in parts)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 process`, `8 processes`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

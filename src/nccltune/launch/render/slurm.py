@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm: a script for sbatch, or the srun line where the nodes are given already."""
+
+import shlex
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.job import Job
+from nccltune.launch.render.rendered import (
+    Around,
+    Part,
+    Rendered,
+    count,
+    shell_lines,
+    words_of,
+)
+
+SCRIPT = "job.sbatch"
+USUAL_MPI = "pmix"
+
+
+def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
+    """A script and the sbatch line; in an allocation, and for a conversation, the srun line."""
+    step = _step(job, around)
+    program = Part(tuple(job.words), "the program")
+    if around.in_allocation or around.conversation:
+        wanted = [] if around.in_allocation else _wanted(job)
+        shape = wanted or _shape(job)
+        pairs = tuple(f"{name}={value}" for name, value in job.variables.items())
+        lead = [Part(("env", *pairs), "the variables of the job")] if pairs else []
+        parts = [*lead, Part((around.program or "srun",), flavor.words), *shape, *step, program]
+        return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
+    wanted = _wanted(job)
+    srun = [Part(("srun",), "starts the processes on the nodes of the job"), *step, program]
+    lines = ["#!/bin/bash"]
+    lines += [f"#SBATCH {_directive(part.words)}" for part in wanted]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in job.variables.items()]
+    lines.append(shell_lines(srun, words_of(srun)))
+    told = (*wanted, *_exports(job), *srun)
+    words = (around.program or "sbatch", "--parsable", SCRIPT)
+    return Rendered(flavor, words, {SCRIPT: "\n".join(lines) + "\n"}, told, job.placement)
+
+
+def _directive(words: tuple[str, ...]) -> str:
+    """Words as sbatch reads them from a script: it knows quotes, as a shell does."""
+    return shlex.join(words)
+
+
+def _exports(job: Job) -> list[Part]:
+    """Variables are exported by the script: a list behind --export= ends at the first comma of a
+    value, and HCAs have commas."""
+    return [
+        Part(("export", f"{name}={value}"), f"sets {name}, which srun takes to every process")
+        for name, value in job.variables.items()
+    ]
+
+
+def _shape(job: Job) -> list[Part]:
+    per_node = job.processes_per_node
+    parts = [
+        Part((f"--nodes={job.nodes}",), f"{count(job.nodes, 'node')} (-N means nodes to Slurm)"),
+        Part((f"--ntasks-per-node={per_node}",), f"{count(per_node, 'process')} on each of them"),
+    ]
+    if job.hosts:
+        parts.append(Part((f"--nodelist={','.join(job.hosts[: job.nodes])}",), "these nodes"))
+    if job.slurm.gpus:
+        parts.append(
+            Part(
+                (f"--gpus-per-node={job.gpus_per_node}",),
+                "every process of a node sees all of them and takes those of its local rank",
+            )
+        )
+    return parts
+
+
+def _wanted(job: Job) -> list[Part]:
+    options = job.slurm
+    parts = [Part((f"--job-name={job.name}",), "the name in squeue"), *_shape(job)]
+    if options.exclusive:
+        parts.append(
+            Part(
+                ("--exclusive",),
+                "the nodes alone, with all their cores: others would be measured with it",
+            )
+        )
+    for name in ("partition", "account", "time"):
+        value = getattr(options, name)
+        if value is not None:
+            parts.append(Part((f"--{name}={value}",), f"the {name}"))
+    parts += [Part((option,), "as the job file has it") for option in options.options]
+    return parts
+
+
+def _step(job: Job, around: Around) -> list[Part]:
+    mpi = job.slurm.mpi or USUAL_MPI
+    parts = [
+        Part(
+            (f"--mpi={mpi}",),
+            "how processes of MPI find each other; with one that the MPI library lacks, each "
+            "believes to be alone",
+        ),
+        Part(
+            ("--export=ALL",),
+            "every variable goes to the processes, whatever the site's default is",
+        ),
+        Part(
+            ("--cpu-bind=none",),
+            "leaves each process all cores of the job on its node: NCCL picks those near a GPU",
+        ),
+        Part(("--kill-on-bad-exit=1",), "one process that fails ends all, instead of a hang"),
+    ]
+    if around.conversation:
+        parts.append(Part(("--input=0",), "standard input goes to rank 0"))
+    else:
+        parts.append(
+            Part(("--label",), "puts the rank before each line, so that it is known who spoke")
+        )
+    return parts
