@@ -20,6 +20,7 @@ VERBS = {
     "demo": "the whole story on a recording of 4 x H200, in seconds and without a GPU",
     "auto": "sweep, analyze, tune, verify and report in one command: the main job",
     "sweep": "measure NCCL's choices where a decision is open, or replay a recording",
+    "launch": "start a test with the launcher a cluster has, and keep its table in a study",
     "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",
     "analyze": "S-curves, bad crossovers, plateaus, dips: what the measurements show",
     "tune": "turn a study into a few rules that beat the default beyond noise",

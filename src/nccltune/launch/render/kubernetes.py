@@ -45,7 +45,15 @@ def as_yaml(manifest: dict[str, Any]) -> str:
     """A manifest as YAML, its keys in the order they have."""
     import yaml
 
-    text: str = yaml.safe_dump(manifest, sort_keys=False, width=1000)
+    class Dumper(yaml.SafeDumper):
+        """Scripts as blocks, so that a person can read them."""
+
+    def text_of(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, text_of)
+    text: str = yaml.dump(manifest, Dumper=Dumper, sort_keys=False, width=1000)
     return text
 
 

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune launch`: start a test on a cluster with the launcher it has."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nccltune.cli.bench_options import terminated_like_interrupted
+from nccltune.cli.launch_options import flavor_from, job_from, job_options
+from nccltune.cli.output import json_option, stderr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nccltune.launch.find import Found
+    from nccltune.launch.follow import Follower
+    from nccltune.launch.job import Job
+    from nccltune.launch.render import Rendered
+    from nccltune.launch.state import End
+
+EPILOG = """\b
+Examples:
+  nccltune launch examples/jobs/2x8-per-gpu.toml --hosts node1,node2 -o studies/a
+  nccltune launch --nodes 2 --launcher slurm --render -- all_reduce_perf -b 8 -e 8G -f 2
+  nccltune launch examples/jobs/1x8.toml --explain
+"""
+_HOSTS_KNOWN = (
+    "SLURM_JOB_ID",
+    "PBS_NODEFILE",
+    "LSB_HOSTS",
+    "LSB_DJOB_HOSTFILE",
+    "PE_HOSTFILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_prte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+)
+"""Variables that tell an mpirun its nodes."""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="JOB.toml|-- PROGRAM ...")
+@click.option(
+    "--launcher",
+    metavar="local|openmpi|hydra|slurm|kubernetes",
+    help="Who starts the processes; openmpi:5 to render for a version.  [default: what is found]",
+)
+@click.option("--render", "only_render", is_flag=True, help="Print the exact command or file.")
+@click.option("--explain", "only_explain", is_flag=True, help="Say what each option means.")
+@job_options
+@click.option(
+    "-o",
+    "--output",
+    "study",
+    type=click.Path(path_type=Path),
+    help="The study that keeps output, job and samples; made if it is not there.",
+)
+@click.option("--choice", help="The choice that the tables are made with: tree/ll, default, tuned.")
+@click.option(
+    "--start-within",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Cancel a job that a queue has not started by then.  [default: wait]",
+)
+@json_option()
+def command(
+    words: tuple[str, ...],
+    launcher: str | None,
+    only_render: bool,
+    only_explain: bool,
+    study: Path | None,
+    choice: str | None,
+    start_within: float | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Start a test on one node or many: render the right command, run it, follow it, keep its
+    table in a study, and end it cleanly on Ctrl-C.
+
+    A job is a TOML file, flags, or flags over a file. Exit code 1 if something else ran than was
+    promised or the numbers are in doubt, 4 if the job failed.
+    """
+    from nccltune.cli import launch_screen as screen
+    from nccltune.launch.render import render
+
+    job = job_from(words, options)
+    found = _found(job, launcher, run=not (only_render or only_explain))
+    job = _with_mpi(job, found)
+    rendered = render(job, found.flavor, _around(found))
+    if only_render:
+        screen.show_rendered(rendered, as_json)
+        return 0
+    if only_explain:
+        screen.show_meanings(job, rendered, as_json)
+        return 0
+    _check_can_start(job, found, os.environ)
+    return _run(job, rendered, study, choice, start_within, as_json)
+
+
+def _found(job: "Job", launcher: str | None, *, run: bool) -> "Found":
+    """The launcher to take. To render, one that is not here does as well."""
+    from nccltune.launch.find import Found, choose, find
+    from nccltune.model.errors import PlatformError
+
+    if launcher is None:
+        return choose(job)
+    wanted = flavor_from(launcher)
+    if wanted.version and not run:
+        return Found(wanted)
+    try:
+        found = find(wanted.launcher)
+    except PlatformError:
+        if run:
+            raise
+        return Found(wanted)
+    if found.flavor.version[: len(wanted.version)] != wanted.version:
+        raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
+    return found
+
+
+def _with_mpi(job: "Job", found: "Found") -> "Job":
+    """With the way of srun that is here, where the job names none."""
+    from msgspec.structs import replace
+
+    from nccltune.launch.find import slurm_mpi
+    from nccltune.launch.flavor import Launcher
+
+    if found.flavor.launcher is not Launcher.SLURM or found.program is None or job.slurm.mpi:
+        return job
+    return replace(job, slurm=replace(job.slurm, mpi=slurm_mpi()))
+
+
+def _around(found: "Found") -> Any:
+    from nccltune.launch.flavor import Launcher
+    from nccltune.launch.render import Around
+
+    slurm = found.flavor.launcher is Launcher.SLURM
+    return Around(
+        program=None if slurm else found.program,
+        as_root=os.geteuid() == 0,
+        in_allocation="SLURM_JOB_ID" in os.environ,
+    )
+
+
+def _check_can_start(job: "Job", found: "Found", environment: "Mapping[str, str]") -> None:
+    """Raise for what is known to fail before anything is started."""
+    from nccltune.launch.flavor import Launcher
+    from nccltune.model.errors import InputError, PlatformError
+
+    launcher = found.flavor.launcher
+    if launcher is Launcher.KUBERNETES:
+        raise PlatformError(
+            "jobs of Kubernetes are rendered and not started from here",
+            hint="give the manifest to the cluster: the same command with --render, "
+            "piped to kubectl create -f -",
+        )
+    mpirun = launcher in (Launcher.OPENMPI, Launcher.HYDRA)
+    hosts = job.hosts or any(map(environment.get, _HOSTS_KNOWN))
+    if mpirun and job.nodes > 1 and not hosts:
+        raise InputError(
+            f"{found.flavor.words} is to start on {job.nodes} nodes, and none is named",
+            hint="--hosts node1,node2",
+        )
+    here = job.nodes == 1 and not job.hosts and launcher is not Launcher.SLURM
+    if here and shutil.which(job.program[0]) is None:
+        raise PlatformError(
+            f"no program {job.program[0]} here",
+            hint="name it with its path; nccl-tests must be built with MPI=1 for several processes",
+        )
+
+
+def _run(
+    job: "Job",
+    rendered: "Rendered",
+    study: Path | None,
+    choice: str | None,
+    start_within: float | None,
+    as_json: bool,
+) -> int:
+    from datetime import UTC, datetime
+
+    from nccltune.cli import launch_screen as screen
+    from nccltune.launch.follow import Follower
+    from nccltune.launch.keep import OUTPUT, new_folder, write_job
+    from nccltune.model.choice import parse_choice
+    from nccltune.model.errors import StudyError
+
+    chosen = parse_choice(choice) if choice is not None else None
+    if study is not None and study.is_file():
+        raise StudyError("is a file, not a study folder", where=str(study))
+    # A queue's nodes see this folder, and not this machine's /tmp.
+    scratch = None if study is not None else tempfile.mkdtemp(prefix="nccltune-launch-", dir=".")
+    try:
+        kept = Path(scratch) if study is None and scratch is not None else study
+        assert kept is not None
+        folder = new_folder(kept, datetime.now(UTC))
+        write_job(folder, job, rendered)
+        follower = Follower(lambda line: print(line, file=sys.stderr, flush=True))
+        stderr().print(f"start      {rendered.command}", markup=False, soft_wrap=True)
+        with terminated_like_interrupted():
+            end = _start(rendered, folder, follower, start_within)
+        result = screen.result_of(job, rendered, end, follower, kept, folder / OUTPUT, chosen)
+        return screen.show_result(result, study, as_json)
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _start(
+    rendered: "Rendered", folder: Path, follower: "Follower", start_within: float | None
+) -> "End":
+    from nccltune.launch.batch import Batch
+    from nccltune.launch.keep import OUTPUT, started
+    from nccltune.launch.render.slurm import SCRIPT
+    from nccltune.launch.run import run
+
+    output = folder / OUTPUT
+    words = started(rendered, folder)
+    if SCRIPT not in rendered.files:
+        return run(words, output, follower)
+    # In such a name % stands for the job's number and the like.
+    name = str(output.absolute()).replace("%", "%%")
+    words = [*words[:-1], f"--output={name}", words[-1]]
+    talk = stderr()
+    batch = Batch(output, follower, lambda line: talk.print(f"slurm      {line}", markup=False))
+    return batch.run(words, start_within)

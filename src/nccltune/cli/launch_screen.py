@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
+
+import statistics
+import sys
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nccltune.cli.output import next_step, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from nccltune.formats.importer import Imported
+    from nccltune.launch.follow import Follower
+    from nccltune.launch.job import Job
+    from nccltune.launch.placement import Placement
+    from nccltune.launch.render import Rendered
+    from nccltune.launch.state import End
+    from nccltune.model.choice import AnyChoice
+    from nccltune.model.sample import Sample
+
+
+class Result(NamedTuple):
+    """A run that is over: how, what is in doubt, and its samples."""
+
+    rendered: "Rendered"
+    end: "End"
+    findings: list[str]
+    last_words: list[str]
+    samples: "list[Sample]"
+    output: Path
+
+
+def show_rendered(rendered: "Rendered", as_json: bool) -> None:
+    """The command or file on stdout, so that it can be kept as it is."""
+    if as_json:
+        print_json(
+            {
+                "launcher": rendered.flavor.launcher.value,
+                "version": ".".join(map(str, rendered.flavor.version)) or None,
+                "words": rendered.words,
+                "files": rendered.files,
+                "placement": _placement(rendered.placement),
+            }
+        )
+        return
+    sys.stdout.write(rendered.text)
+    if rendered.files:
+        stderr().print(f"start it:  {rendered.command}", style="dim", markup=False, soft_wrap=True)
+
+
+def _placement(placement: "Placement") -> dict[str, Any]:
+    return {
+        "nodes": [node._asdict() for node in placement.nodes],
+        "processes": placement.processes,
+        "gpus_per_process": placement.gpus_per_process,
+        "ranks": placement.ranks,
+    }
+
+
+def show_meanings(job: "Job", rendered: "Rendered", as_json: bool) -> None:
+    """Each option of the launcher and of the program, in words."""
+    from nccltune.launch.options import meanings, variable_meanings
+
+    placement = rendered.placement
+    program = tuple(job.words)
+    launcher = [
+        (" ".join(part.words), part.meaning) for part in rendered.parts if part.words != program
+    ]
+    said, variables = meanings(job), variable_meanings(job)
+    if as_json:
+        print_json(
+            {
+                "placement": _placement(placement),
+                "launcher": launcher,
+                "program": said,
+                "variables": variables,
+            }
+        )
+        return
+    out = stdout()
+    out.print(f"starts     {words_of(placement)}", markup=False)
+    for title, pairs in (
+        (rendered.flavor.words, launcher),
+        ("program", said),
+        ("variables", variables),
+    ):
+        if not pairs:
+            continue
+        out.print(f"\n{title}", style="bold", markup=False)
+        width = min(36, max(len(words) for words, _ in pairs))
+        for words, meaning in pairs:
+            if len(words) > width:
+                out.print(f"  {words}", markup=False, soft_wrap=True)
+                words = ""  # noqa: PLW2901 - the meaning has a line of its own then
+            out.print(f"  {words:<{width}}  {meaning}", markup=False, soft_wrap=True)
+
+
+def words_of(placement: "Placement") -> str:
+    """`2 nodes with 8 processes each, 1 GPU a process: 16 ranks`."""
+    from nccltune.model.scale import count
+
+    nodes, per_node = len(placement.nodes), placement.nodes[0].processes
+    processes = "process" if per_node == 1 else "processes"
+    return (
+        f"{count(nodes, 'node')} with {per_node} {processes}{' each' if nodes > 1 else ''}, "
+        f"{count(placement.gpus_per_process, 'GPU')} a process: {count(placement.ranks, 'rank')}"
+    )
+
+
+def result_of(
+    job: "Job",
+    rendered: "Rendered",
+    end: "End",
+    follower: "Follower",
+    study: Path,
+    output: Path,
+    choice: "AnyChoice | None",
+) -> Result:
+    """Read what the run printed into the study, and judge it."""
+    from nccltune.launch.follow import differences
+    from nccltune.launch.keep import samples_of, take_in
+    from nccltune.launch.state import End, State
+
+    findings = differences(rendered.placement, follower)
+    samples: list[Sample] = []
+    if follower.rows:
+        imported = take_in(study, output, choice)
+        findings += _doubts(imported)
+        samples = samples_of(study, imported)
+    elif end.state is State.DONE and "_perf" in PurePath(job.program[0]).name:
+        why = "it ended well but printed no table: nccl-tests does so for an option it lacks"
+        end = End(State.FAILED, why)
+    return Result(rendered, end, findings, follower.last_words, samples, output)
+
+
+def _doubts(imported: "Imported") -> list[str]:
+    return [flag.sentence for item in imported.files for flag in item.report.flags if flag.doubtful]
+
+
+def show_result(result: Result, study: Path | None, as_json: bool) -> int:
+    """The table and the state; the exit code. Raises LaunchError for a job that failed."""
+    from nccltune.launch.state import State
+
+    end = result.end
+    if as_json:
+        print_json(
+            {
+                "state": end.state.value,
+                "why": end.why or None,
+                "command": result.rendered.command,
+                "placement": _placement(result.rendered.placement),
+                "findings": result.findings,
+                "output": str(result.output) if study is not None else None,
+                "last_words": result.last_words,
+                "samples": result.samples,
+            }
+        )
+    else:
+        _show(result, study)
+    if end.state is State.STOPPED:
+        return 128 + (end.signal or 2)
+    if end.state is not State.DONE:
+        _fail(result, study)
+    return int(bool(result.findings))
+
+
+def _show(result: Result, study: Path | None) -> None:
+    from nccltune.model.scale import count
+
+    out = stdout()
+    _show_table(result.samples)
+    for finding in result.findings:
+        out.print(f"[yellow]doubtful[/yellow]   {_escaped(finding)}")
+    why = f": {result.end.why}" if result.end.why else ""
+    out.print(f"{result.end.state.value:<10} {_escaped(words_of(result.rendered.placement) + why)}")
+    if study is not None:
+        out.print(f"output     {_escaped(str(result.output))}")
+        if result.samples:
+            out.print(
+                f"study      {count(len(result.samples), 'sample')} in {_escaped(str(study))}"
+            )
+            next_step("nccltune analyze", study)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _fail(result: Result, study: Path | None) -> None:
+    from nccltune.launch.state import State
+    from nccltune.model.errors import LaunchError
+
+    note = stderr()
+    if result.last_words and result.end.state is State.FAILED:
+        note.print("its last words:", style="dim")
+        for line in result.last_words:
+            note.print(f"  {line}", markup=False, soft_wrap=True)
+    hint = f"all it said: {result.output}" if study is not None else "-o STUDY keeps all it says"
+    raise LaunchError(f"the job {_STATES[result.end.state.value]}: {result.end.why}", hint=hint)
+
+
+_STATES = {"failed": "failed", "pending": "never started", "lost": "is lost"}
+
+
+def _show_table(samples: "list[Sample]") -> None:
+    """A row a size, its median over rounds: time, algbw and busbw, out of place and in place."""
+    from nccltune.model.sizes import format_bytes
+
+    rows: dict[tuple[str, int], dict[bool, list[Sample]]] = {}
+    for sample in samples:
+        places = rows.setdefault((sample.collective.value, sample.bytes), {})
+        places.setdefault(sample.in_place, []).append(sample)
+    out = stdout()
+    before = ""
+    for (collective, size), places in rows.items():
+        if collective != before:
+            before = collective
+            group = f"{'time us':>11}{'algbw':>9}{'busbw':>9}"
+            out.print(f"\n{collective:<13}{group}   {group}  in place; GB/s", markup=False)
+        cells = "   ".join(_cells(places.get(place)) for place in (False, True))
+        out.print(f"{format_bytes(size):>13}{cells}", markup=False)
+
+
+def _cells(samples: "list[Sample] | None") -> str:
+    if not samples:
+        return f"{'-':>11}{'-':>9}{'-':>9}"
+    first = samples[0]
+    us = statistics.median(sample.time_us for sample in samples)
+    busbw = (
+        f"{first.collective.busbw_gb_per_s(first.bytes, us, first.ranks):.2f}"
+        if first.ranks
+        else "-"
+    )
+    return f"{us:>11.2f}{first.bytes / us / 1e3:>9.2f}{busbw:>9}"

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job in Slurm's queue: submitted, watched, followed through its output file, cancelled."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.state import End, State
+from nccltune.model.errors import LaunchError, PlatformError
+
+POLL_S = 2.0
+_COMMAND_LIMIT_S = 60
+_UNKNOWN_LIMIT = 15
+"""So often in a row nobody may know the job before it counts as lost."""
+_CANCEL_LIMIT_S = 30.0
+_OVER = {
+    "COMPLETED": "",
+    "CANCELLED": "it was cancelled",
+    "FAILED": "the program failed",
+    "TIMEOUT": "its time limit was reached",
+    "NODE_FAIL": "a node went away",
+    "OUT_OF_MEMORY": "it ran out of memory",
+    "PREEMPTED": "another job took its nodes",
+    "BOOT_FAIL": "a node did not start",
+    "DEADLINE": "its deadline came first",
+}
+_WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "SUSPENDED")
+
+
+class Status(NamedTuple):
+    """What Slurm says of a job: its state, and why where it waits."""
+
+    state: str
+    reason: str = ""
+
+
+class Batch:
+    """One job. `told` hears its number and every change of state; `environment` has the PATH."""
+
+    def __init__(
+        self,
+        output: Path,
+        follower: Follower,
+        told: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+        poll_s: float = POLL_S,
+    ) -> None:
+        self.number = ""
+        self._output = output
+        self._follower = follower
+        self._told = told
+        self._environment = dict(environment)
+        self._poll_s = poll_s
+        self._read = 0
+
+    def run(self, words: Sequence[str], start_within_s: float | None = None) -> End:
+        """Submit by `words` and follow to the end. A job that has not started after
+        `start_within_s` seconds is cancelled.
+
+        KeyboardInterrupt cancels the job, and is told in the result. Raises LaunchError where it is
+        refused, PlatformError where Slurm is not here.
+        """
+        try:
+            self._submit(words)
+            self._told(f"job {self.number} is submitted")
+            return self._watch(start_within_s)
+        except KeyboardInterrupt as stop:
+            number = int(stop.args[0]) if stop.args else int(signal.SIGINT)
+            why = f"by {signal.Signals(number).name}"
+            if self.number:
+                why += f"; {self._cancel()}"
+            self._follow()
+            return End(State.STOPPED, why, number)
+        finally:
+            self._follower.finish()
+
+    def _submit(self, words: Sequence[str]) -> None:
+        try:
+            process = subprocess.Popen(
+                words,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+        try:
+            out, errors = process.communicate(timeout=_COMMAND_LIMIT_S)
+        except KeyboardInterrupt:
+            # It may be submitted already: its number is needed to cancel it.
+            out, _ = process.communicate(timeout=_COMMAND_LIMIT_S)
+            self.number = _number_of(out)
+            raise
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise LaunchError(
+                "sbatch does not answer", hint="is slurmctld up? scontrol ping"
+            ) from None
+        self.number = _number_of(out)
+        if process.returncode != 0 or not self.number:
+            raise LaunchError(
+                f"sbatch refused the job: {_plain(errors) or _plain(out) or 'it gave no reason'}",
+                hint="options for Slurm stand under [slurm] of a job file; gpus = false where the "
+                "site has no GPUs as a resource"
+                if b"gres" in errors.lower() or b"gpu" in errors.lower()
+                else None,
+            )
+
+    def _watch(self, start_within_s: float | None) -> End:
+        before: Status | None = None
+        unknown = 0
+        begun = time.monotonic()
+        while True:
+            status = self.status()
+            self._follow()
+            if status is None:
+                unknown += 1
+                if unknown >= _UNKNOWN_LIMIT:
+                    return self._lost(before)
+            else:
+                unknown = 0
+                if status != before:
+                    before = status
+                    self._told(f"job {self.number} {_words(status)}")
+                if status.state in _OVER:
+                    return self._over(status)
+                waited_s = time.monotonic() - begun
+                if start_within_s is not None and waited_s > start_within_s:
+                    if status.state in _WAITS:
+                        why = f"not started after {waited_s:.0f} s ({status.reason or 'no reason'})"
+                        return End(State.PENDING, f"{why}; {self._cancel()}")
+                    start_within_s = None
+            time.sleep(self._poll_s)
+
+    def status(self) -> Status | None:
+        """What the queue or, after a while, the accounting says; None where neither knows."""
+        number = self.number.partition(";")[0]
+        said = self._ask(["squeue", "-h", "-t", "all", "-j", number, "-o", "%T|%r"])
+        if said is None or not said:
+            said = self._ask(["sacct", "-n", "-P", "-X", "-j", number, "-o", "State"])
+        if said is None or not said:
+            return None
+        state, _, reason = said.splitlines()[0].partition("|")
+        # `CANCELLED by 1000`, `COMPLETED+`.
+        state = re.split(r"[ +]", state.strip(), maxsplit=1)[0]
+        return Status(state, "" if reason == "None" else reason)
+
+    def _over(self, status: Status) -> End:
+        # The file may reach this machine after the news: network file systems take their time.
+        time.sleep(min(self._poll_s, 1.0))
+        self._follow()
+        if status.state == "COMPLETED":
+            return End(State.DONE)
+        return End(State.FAILED, f"{_OVER[status.state]} ({status.state})")
+
+    def _lost(self, before: Status | None) -> End:
+        last = f"; it was {before.state.lower()} before" if before is not None else ""
+        return End(
+            State.LOST,
+            f"neither squeue nor sacct knows job {self.number}{last}: it may still run. "
+            f"Look: scontrol show job {self.number}. End it: scancel {self.number}",
+        )
+
+    def _cancel(self) -> str:
+        """Cancel it and wait until it is over; how that went."""
+        number = self.number.partition(";")[0]
+        with contextlib.suppress(KeyboardInterrupt):
+            asked = self._ask(["scancel", number])
+            until = time.monotonic() + _CANCEL_LIMIT_S
+            while asked is not None and time.monotonic() < until:
+                status = self.status()
+                if status is not None and status.state in _OVER:
+                    return f"job {number} is over ({status.state.lower()})"
+                time.sleep(min(self._poll_s, 0.5))
+        return f"job {number} is not over yet: scancel {number}"
+
+    def _follow(self) -> None:
+        with contextlib.suppress(FileNotFoundError), self._output.open("rb") as file:
+            file.seek(self._read)
+            while data := file.read(1 << 16):
+                self._read += len(data)
+                self._follower.feed(data)
+
+    def _ask(self, command: list[str]) -> str | None:
+        """What a command of Slurm says; None where it fails."""
+        try:
+            done = subprocess.run(
+                command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_COMMAND_LIMIT_S,
+                start_new_session=True,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return _plain(done.stdout) if done.returncode == 0 else None
+
+
+def _number_of(out: bytes) -> str:
+    """`123`, or `123;cluster`, which sbatch --parsable prints."""
+    last = _plain(out).splitlines()[-1:]
+    return last[0] if last and re.fullmatch(r"\d+(;\S+)?", last[0]) else ""
+
+
+def _plain(data: bytes) -> str:
+    return data.decode(errors="replace").strip()
+
+
+def _words(status: Status) -> str:
+    state = status.state.lower().replace("_", " ")
+    because = f" ({status.reason})" if status.reason and status.state in _WAITS else ""
+    return f"is {state}{because}"

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lines of a job as they come: launchers' prefixes off, the table as it grows, who takes part,
+the last words."""
+
+import re
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.formats.prefixes import strip_prefix
+from nccltune.launch.placement import Placement
+
+_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*(?:\s+\S+){6,}\s*$")
+_HEADER = re.compile(r"#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
+_DEVICE = re.compile(
+    r"#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
+)
+_LAST_LINES = 12
+_LONGEST_LINE = 1 << 16
+
+
+class Seen(NamedTuple):
+    """Who took part, by the table's own list of devices: ranks, processes on each host."""
+
+    ranks: int
+    processes: dict[str, int]
+
+
+class Follower:
+    """Takes output in pieces of any size. `told` hears the rows of the table and their header."""
+
+    def __init__(self, told: Callable[[str], None] | None = None) -> None:
+        self.rows = 0
+        self._told = told
+        self._rest = b""
+        self._speaker: str | None = None
+        self._tables: dict[str, dict[int, tuple[str, int]]] = {}
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+
+    @property
+    def last_words(self) -> list[str]:
+        """The last lines that say something."""
+        return list(self._last)
+
+    @property
+    def seen(self) -> Seen | None:
+        """Who took part; None where no line said so. Tables of processes that each believe to be
+        alone are as many runs of one rank: the first is told."""
+        if not self._tables:
+            return None
+        ranks = next(iter(self._tables.values()))
+        hosts: dict[str, int] = {}
+        for host, _ in sorted(set(ranks.values())):
+            hosts[host] = hosts.get(host, 0) + 1
+        return Seen(len(ranks), hosts)
+
+    @property
+    def alone(self) -> int:
+        """How many processes printed a list of devices: more than one were not one job."""
+        return len(self._tables)
+
+    def feed(self, data: bytes) -> None:
+        """Take in more output."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > _LONGEST_LINE:
+            self._rest = self._rest[-_LONGEST_LINE:]
+
+    def finish(self) -> None:
+        """No more comes. A line without its end may be cut: it is no row."""
+        if self._rest.strip():
+            self._last.append(strip_prefix(self._rest.decode(errors="replace"))[1].rstrip())
+        self._rest = b""
+
+    def _line(self, raw: bytes) -> None:
+        source, text = strip_prefix(raw.decode(errors="replace").rstrip("\r"))
+        if text.strip():
+            self._last.append(text.rstrip())
+        if match := _DEVICE.match(text):
+            table = self._tables.setdefault(source, {})
+            table[int(match["rank"])] = (match["host"], int(match["pid"]))
+        row = _ROW.match(text) is not None
+        self.rows += row
+        if row or _HEADER.match(text):
+            if self._speaker is None:
+                self._speaker = source
+            if self._told is not None and source == self._speaker:
+                self._told(text.rstrip())
+
+
+def differences(promised: Placement, follower: Follower) -> list[str]:
+    """Sentences for what took part otherwise than it was promised; none where nothing is known."""
+    seen = follower.seen
+    if seen is None:
+        return []
+    if follower.alone > 1 and seen.ranks < promised.ranks:
+        return [
+            f"{follower.alone} processes each ran a test of their own ({seen.ranks} ranks): the "
+            "program was built without MPI, or with another one than the launcher's"
+        ]
+    found = []
+    if seen.ranks != promised.ranks:
+        found.append(f"{seen.ranks} ranks took part, not {promised.ranks}")
+    counts = sorted(seen.processes.values())
+    wanted = sorted(node.processes for node in promised.nodes)
+    if counts != wanted:
+        on = ", ".join(f"{number} on {host}" for host, number in seen.processes.items())
+        found.append(f"processes ran {on}; {' + '.join(map(str, wanted))} were promised")
+    return found

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run leaves: its folder, and the samples of its tables in a study."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.context import ReadOptions
+from nccltune.formats.importer import Imported, Outcome, import_files
+from nccltune.formats.inputs import find_inputs
+from nccltune.launch.job import Job
+from nccltune.launch.render import Rendered
+from nccltune.model.choice import AnyChoice
+from nccltune.model.errors import StudyError
+from nccltune.model.sample import Sample
+from nccltune.model.study import Study
+
+OUTPUT = "output.txt"
+
+
+def new_folder(study: Path, now: datetime) -> Path:
+    """`launch/TIME` in the study, made now. Raises StudyError where that cannot be."""
+    stem = now.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        folder = study / "launch" / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise StudyError(f"cannot be made: {error.strerror}", where=str(folder)) from error
+        return folder
+    raise StudyError("has a thousand runs of this second", where=str(study / "launch"))
+
+
+def write_job(folder: Path, job: Job, rendered: Rendered) -> None:
+    """The job and what was rendered from it. Values of inherited variables are in neither."""
+    (folder / "job.json").write_bytes(msgspec.json.format(msgspec.json.encode(job), indent=2))
+    (folder / "command.txt").write_text(rendered.command + "\n", encoding="utf-8")
+    for name, text in rendered.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def started(rendered: Rendered, folder: Path) -> list[str]:
+    """The command with the files where they were written."""
+    return [str(folder / word) if word in rendered.files else word for word in rendered.words]
+
+
+def take_in(study: Path, output: Path, choice: AnyChoice | None) -> Imported:
+    """Read the tables of `output` into the study, as `nccltune import` does."""
+    return import_files(
+        study,
+        find_inputs([output]),
+        ReadOptions(study=study.resolve().name, choice=choice),
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def samples_of(study: Path, imported: Imported) -> list[Sample]:
+    """The samples that came from these files."""
+    hashes = {
+        item.report.file_hash
+        for item in imported.files
+        if item.outcome in (Outcome.IMPORTED, Outcome.ALREADY)
+    }
+    if not hashes or not (study / "samples.jsonl").is_file():
+        return []
+    return [sample for sample in Study(study).samples() if sample.source.file_hash in hashes]

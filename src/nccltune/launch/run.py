@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start what was rendered, follow it, end it. A launcher is asked to end its job before anything
+is killed, and nothing of the job is left on this machine."""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.state import End, State
+from nccltune.model.errors import PlatformError
+
+GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
+"""What the launcher is sent when the job is to end, and for how long it is waited for."""
+MARK = "_NCCLTUNE_RUN"
+"""A variable by which the processes of a run are known on this machine. (Not NCCLTUNE_*: those are
+settings, and unknown ones are warned of.)"""
+_STEP_S = 0.1
+_LAST_OUTPUT_S = 2.0
+_KILL_LIMIT_S = 10.0
+
+
+def run(
+    words: Sequence[str],
+    output: Path,
+    follower: Follower,
+    environment: Mapping[str, str] = os.environ,
+) -> End:
+    """Run `words` to the end, what it writes to both streams going to `output` as it comes.
+
+    KeyboardInterrupt ends the job, and is told in the result. Raises PlatformError where the
+    command cannot be started.
+    """
+    mark = secrets.token_hex(16)
+    with output.open("wb") as kept:
+        try:
+            process = subprocess.Popen(
+                words,
+                env={**environment, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C is ours to hand on: a launcher and its processes must not all get it.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+        job = _Job(process, kept, follower)
+        try:
+            job.follow(None)
+            stopped = None
+        except KeyboardInterrupt as stop:
+            stopped = int(stop.args[0]) if stop.args else int(signal.SIGINT)
+            job.end()
+        finally:
+            job.kill(mark)
+        follower.finish()
+    if stopped is not None:
+        return End(State.STOPPED, f"by {signal.Signals(stopped).name}", stopped)
+    return _ended(process.returncode, words[0])
+
+
+def _ended(status: int, name: str) -> End:
+    if status == 0:
+        return End(State.DONE)
+    if status < 0:
+        return End(State.FAILED, f"{name} was killed by {signal.Signals(-status).name}")
+    return End(State.FAILED, f"{name} ended with status {status}")
+
+
+class _Job:
+    """A launcher that runs, and where its output goes."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], kept: IO[bytes], follower: Follower
+    ) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._pipe = process.stdout
+        self._kept = kept
+        self._follower = follower
+        os.set_blocking(self._pipe.fileno(), False)
+
+    def follow(self, limit_s: float | None) -> bool:
+        """Take its output until it has ended, at most so long; whether it has."""
+        until = None if limit_s is None else time.monotonic() + limit_s
+        gone_at: float | None = None
+        while until is None or time.monotonic() < until:
+            more = self._take()
+            if more is None:
+                # All that wrote to the pipe have closed it, or are gone.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_STEP_S)
+                    return True
+            elif self._process.poll() is not None:
+                gone_at = gone_at or time.monotonic()
+                if not more and time.monotonic() - gone_at > _LAST_OUTPUT_S:
+                    return True
+            if not more:
+                time.sleep(_STEP_S / 4)
+        return self._process.poll() is not None
+
+    def _take(self) -> bool | None:
+        """Keep what is there; whether there was something, None at the end of all."""
+        try:
+            data = os.read(self._pipe.fileno(), 1 << 16)
+        except BlockingIOError:
+            return False
+        if not data:
+            return None
+        self._kept.write(data)
+        self._kept.flush()
+        self._follower.feed(data)
+        return True
+
+    def end(self) -> None:
+        """Ask the launcher to end, first kindly. Another Ctrl-C goes to the next step at once."""
+        for number, patience_s in GRACE_S:
+            self._process.send_signal(number)
+            with contextlib.suppress(KeyboardInterrupt):
+                if self.follow(patience_s):
+                    return
+
+    def kill(self, mark: str) -> None:
+        """Kill what is left of it on this machine, and collect the launcher."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        until = time.monotonic() + _KILL_LIMIT_S
+        # One that a driver holds in the kernel cannot die before that lets go of it.
+        while (left := list(marked(mark))) and time.monotonic() < until:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_STEP_S / 4)
+        self._process.wait()
+        while self._take():
+            pass
+        self._pipe.close()
+
+
+def marked(mark: str) -> Iterator[int]:
+    """Processes of this machine that live and inherited the mark of a run."""
+    wanted = f"{MARK}={mark}".encode()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal() or int(folder.name) == os.getpid():
+            continue
+        try:
+            variables = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        # A process that is dead and not yet collected has no variables any more.
+        if wanted in variables.split(b"\0"):
+            yield int(folder.name)
