@@ -15,7 +15,7 @@ _HEADER = re.compile(r"#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
 )
-_LAST_LINES = 12
+_LAST_LINES = 8
 _LONGEST_LINE = 1 << 16
 
 
@@ -36,11 +36,13 @@ class Follower:
         self._speaker: str | None = None
         self._tables: dict[str, dict[int, tuple[str, int]]] = {}
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._launchers_last: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
     def last_words(self) -> list[str]:
-        """The last lines that say something."""
-        return list(self._last)
+        """The last lines of the program that are neither table nor comment, then the launcher's:
+        what it says of a death would push out the reason."""
+        return [*self._last, *self._launchers_last]
 
     @property
     def seen(self) -> Seen | None:
@@ -70,23 +72,27 @@ class Follower:
     def finish(self) -> None:
         """No more comes. A line without its end may be cut: it is no row."""
         if self._rest.strip():
-            self._last.append(strip_prefix(self._rest.decode(errors="replace"))[1].rstrip())
+            self._remember(*strip_prefix(self._rest.decode(errors="replace")))
         self._rest = b""
 
     def _line(self, raw: bytes) -> None:
         source, text = strip_prefix(raw.decode(errors="replace").rstrip("\r"))
-        if text.strip():
-            self._last.append(text.rstrip())
         if match := _DEVICE.match(text):
             table = self._tables.setdefault(source, {})
             table[int(match["rank"])] = (match["host"], int(match["pid"]))
         row = _ROW.match(text) is not None
         self.rows += row
+        if not row:
+            self._remember(source, text)
         if row or _HEADER.match(text):
             if self._speaker is None:
                 self._speaker = source
             if self._told is not None and source == self._speaker:
                 self._told(text.rstrip())
+
+    def _remember(self, source: str, text: str) -> None:
+        if text.strip(" \t-=*") and not text.lstrip().startswith("#"):
+            (self._last if source else self._launchers_last).append(text.rstrip())
 
 
 def differences(promised: Placement, follower: Follower) -> list[str]:

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: files, flags over them, and what contradicts itself."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from nccltune.cli.launch import command
+from nccltune.launch.find import flavor_of
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import checked, read_job
+from nccltune.launch.options import meanings
+from nccltune.model.errors import InputError
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "jobs").glob("*.toml"))
+
+
+def job(**members: Any) -> dict[str, Any]:
+    return {"program": ["all_reduce_perf", "-b", "8"], **members}
+
+
+def test_the_four_examples_are_jobs() -> None:
+    ranks = {path.stem: read_job(path).placement for path in EXAMPLES}
+    assert {name: (p.processes, p.gpus_per_process, p.ranks) for name, p in ranks.items()} == {
+        "1x8": (1, 8, 8),
+        "2x8-per-gpu": (16, 1, 16),
+        "2x8-per-node": (2, 8, 16),
+        "2x8-per-node-nvls": (2, 8, 16),
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({}, "program"),
+        (job(program=[]), "program names no binary"),
+        (job(nodes=0), "nodes is 0; at least 1"),
+        (job(nodse=2), "unknown field `nodse`"),
+        (job(nodes=2, hosts=["a"]), "hosts names 1 for 2 nodes"),
+        (job(hosts=["a", "a"]), "hosts names one twice"),
+        (job(hosts=["a:8"]), "'a:8' is no host"),
+        (job(hosts=["-x"]), "'-x' is no host"),
+        (job(program=["x_perf", "-g", "8"]), "-g, which follows from"),
+        (job(program=["x_perf", "-g8"]), "-g, which follows from"),
+        (job(program=["x_perf", "--ngpus=8"]), "--ngpus, which follows from"),
+        (job(interface="eth0", environment={"NCCL_SOCKET_IFNAME": "x"}), "both say it"),
+        (job(environment={"A B": "x"}), "'A B' is no name of a variable"),
+        (job(environment={"A": "x"}, inherit=["A"]), "A is inherited and given"),
+        (job(name="Big_Name"), "small letters"),
+        (job(kubernetes={"kind": "Pod"}), "kind"),
+    ],
+)
+def test_what_cannot_be(raw: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as error:
+        checked(raw, "job.toml")
+    assert says in str(error.value)
+    assert error.value.where == "job.toml"
+
+
+def test_flags_over_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('program = ["all_reduce_perf"]\nnodes = 2\n[slurm]\npartition = "a"\n')
+    words = [str(path), "--launcher", "slurm:23.02", "--render", "--gpus-per-node", "4"]
+    more = ["--partition", "b", "--set", "slurm.gpus=false", "-x", "NCCL_DEBUG=WARN"]
+    done = CliRunner().invoke(command, [*words, *more, "--", "all_gather_perf", "-b", "1M"])
+    assert done.exit_code == 0, done.exception
+    assert "#SBATCH --partition=b\n" in done.output
+    assert "--gpus-per-node" not in done.output
+    assert "#SBATCH --ntasks-per-node=4\n" in done.output
+    assert "export NCCL_DEBUG=WARN\n" in done.output
+    assert "all_gather_perf -b 1M -g 1" in done.output
+
+
+def test_every_argument_of_the_examples_is_explained() -> None:
+    for path in EXAMPLES:
+        for words, meaning in meanings(read_job(path)):
+            assert meaning != "as the job has it", words
+
+
+@pytest.mark.parametrize(
+    ("text", "flavor"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n", Flavor(Launcher.OPENMPI, (4, 1, 4))),
+        ("mpirun.openmpi (OpenRTE) 4.1.4\n", Flavor(Launcher.OPENMPI, (4, 1, 4))),
+        ("mpirun (Open MPI) 5.0.11\n", Flavor(Launcher.OPENMPI, (5, 0, 11))),
+        ("HYDRA build details:\n    Version:      4.0.2\n", Flavor(Launcher.HYDRA, (4, 0, 2))),
+        ("slurm 22.05.8\n", Flavor(Launcher.SLURM, (22, 5, 8))),
+        ("bash 5.2\n", None),
+    ],
+)
+def test_versions(text: str, flavor: Flavor | None) -> None:
+    assert flavor_of(text) == flavor

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each launcher is told, word for word."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.job import Job, KubernetesOptions, SlurmOptions, read_job
+from nccltune.launch.render import Around, render
+from nccltune.launch.render.rendered import words_of
+from nccltune.model.errors import InputError
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "jobs"
+PROGRAM = ["all_reduce_perf", "-b", "8", "-e", "1G", "-f", "2"]
+OPENMPI_4 = Flavor(Launcher.OPENMPI, (4, 1, 4))
+OPENMPI_5 = Flavor(Launcher.OPENMPI, (5, 0, 11))
+OPENMPI = Flavor(Launcher.OPENMPI)
+HYDRA = Flavor(Launcher.HYDRA, (4, 0, 2))
+SLURM = Flavor(Launcher.SLURM, (23, 2))
+KUBERNETES = Flavor(Launcher.KUBERNETES)
+TWO = Job(
+    program=PROGRAM, nodes=2, hosts=["a", "b"], hcas="mlx5_0,mlx5_1", inherit=["NCCLTUNE_TOKEN"]
+)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "tag"),
+    [(OPENMPI_4, "--tag-output"), (OPENMPI_5, "--output tag"), (OPENMPI, "--tag-output")],
+)
+def test_open_mpi(flavor: Flavor, tag: str) -> None:
+    rendered = render(TWO, flavor)
+    assert shlex.join(rendered.words) == (
+        "mpirun --host a:8,b:8 -np 16 --map-by ppr:8:node --bind-to none "
+        f"-x NCCL_IB_HCA=mlx5_0,mlx5_1 -x NCCLTUNE_TOKEN {tag} "
+        "all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+    )
+    assert rendered.files == {}
+
+
+def test_open_mpi_as_root_under_another_name() -> None:
+    around = Around(program="mpirun.openmpi", as_root=True)
+    words = render(Job(program=PROGRAM), OPENMPI_4, around).words
+    # Without hosts this machine has as many slots as cores, which are fewer than GPUs at times.
+    assert words[:4] == ("mpirun.openmpi", "--allow-run-as-root", "--host", "localhost:8")
+
+
+def test_hydra() -> None:
+    assert shlex.join(render(TWO, HYDRA).words) == (
+        "mpiexec.hydra -hosts a,b -n 16 -ppn 8 -bind-to none -genv NCCL_IB_HCA mlx5_0,mlx5_1 "
+        "-prepend-rank all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+    )
+
+
+def test_slurm_script() -> None:
+    slurm = SlurmOptions(partition="gpu", time="00:10:00", mpi="pmi2", options=["--qos=high"])
+    job = Job(
+        program=PROGRAM, nodes=2, processes="per-node", slurm=slurm, environment={"A": "b,c d"}
+    )
+    rendered = render(job, SLURM)
+    assert rendered.words == ("sbatch", "--parsable", "job.sbatch")
+    assert rendered.text == (
+        "#!/bin/bash\n"
+        "#SBATCH --job-name=nccl-test\n"
+        "#SBATCH --nodes=2\n"
+        "#SBATCH --ntasks-per-node=1\n"
+        "#SBATCH --gpus-per-node=8\n"
+        "#SBATCH --exclusive\n"
+        "#SBATCH --partition=gpu\n"
+        "#SBATCH --time=00:10:00\n"
+        "#SBATCH --qos=high\n"
+        "export A='b,c d'\n"
+        "srun \\\n"
+        "    --mpi=pmi2 \\\n"
+        "    --export=ALL \\\n"
+        "    --cpu-bind=none \\\n"
+        "    --kill-on-bad-exit=1 \\\n"
+        "    --label \\\n"
+        "    all_reduce_perf -b 8 -e 1G -f 2 -g 8\n"
+    )
+
+
+def test_slurm_in_an_allocation() -> None:
+    job = Job(program=PROGRAM, nodes=2, environment={"A": "b"}, slurm=SlurmOptions(gpus=False))
+    assert shlex.join(render(job, SLURM, Around(in_allocation=True)).words) == (
+        "env A=b srun --nodes=2 --ntasks-per-node=8 --mpi=pmix --export=ALL --cpu-bind=none "
+        "--kill-on-bad-exit=1 --label all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+    )
+
+
+def test_local() -> None:
+    job = Job(program=PROGRAM, processes="per-node", nvls=False)
+    words = shlex.join(render(job, Flavor(Launcher.LOCAL)).words)
+    assert words == "env NCCL_NVLS_ENABLE=0 all_reduce_perf -b 8 -e 1G -f 2 -g 8"
+    with pytest.raises(InputError, match="8 processes; without a launcher there is one"):
+        render(Job(program=PROGRAM), Flavor(Launcher.LOCAL))
+
+
+@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, SLURM])
+def test_a_conversation_has_no_tags(flavor: Flavor) -> None:
+    words = render(TWO, flavor, Around(conversation=True)).words
+    assert not {"--tag-output", "--output", "-prepend-rank", "--label"} & set(words)
+    assert ("--input=0" in words) == (flavor is SLURM)
+    assert words[-len(TWO.words) :] == tuple(TWO.words)
+
+
+def test_mpi_job() -> None:
+    options = KubernetesOptions(image="r/n:1", namespace="bench", resources={"rdma/ib": 1})
+    job = Job(program=PROGRAM, nodes=2, processes="per-node", kubernetes=options, nvls=True)
+    rendered = render(job, KUBERNETES)
+    assert rendered.words == ("kubectl", "create", "-f", "job.yaml")
+    manifest = yaml.safe_load(rendered.text)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    assert manifest["metadata"] == {"name": "nccl-test", "namespace": "bench"}
+    assert manifest["spec"]["slotsPerWorker"] == 1
+    replicas = manifest["spec"]["mpiReplicaSpecs"]
+    assert replicas["Worker"]["replicas"] == 2
+    (worker,) = replicas["Worker"]["template"]["spec"]["containers"]
+    assert worker["resources"] == {"limits": {"nvidia.com/gpu": 8, "rdma/ib": 1}}
+    (launcher,) = replicas["Launcher"]["template"]["spec"]["containers"]
+    assert shlex.join(launcher["command"]) == (
+        "mpirun --allow-run-as-root --hostfile /etc/mpi/hostfile -np 2 --map-by ppr:1:node "
+        "--bind-to none -x NCCL_NVLS_ENABLE=1 --tag-output all_reduce_perf -b 8 -e 1G -f 2 -g 8"
+    )
+
+
+def test_job_set() -> None:
+    options = KubernetesOptions(image="r/n:1", kind="JobSet")
+    rendered = render(Job(program=PROGRAM, nodes=2, kubernetes=options), KUBERNETES)
+    manifest = yaml.safe_load(rendered.text)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    worker, launcher = manifest["spec"]["replicatedJobs"]
+    assert worker["template"]["spec"]["parallelism"] == 2
+    assert worker["template"]["spec"]["completions"] == 2
+    script = launcher["template"]["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    hosts = "nccl-test-worker-0-0.nccl-test:8,nccl-test-worker-0-1.nccl-test:8"
+    assert f"exec mpirun --allow-run-as-root --host {hosts} -np 16" in script
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (Job(program=PROGRAM), "a pod needs an image"),
+        (
+            Job(program=PROGRAM, inherit=["A"], kubernetes=KubernetesOptions(image="r/n")),
+            "no process of a cluster can inherit A",
+        ),
+        (
+            Job(
+                program=PROGRAM,
+                kubernetes=KubernetesOptions(image="r/n", kind="JobSet", mpi="MPICH"),
+            ),
+            "a JobSet with MPICH",
+        ),
+    ],
+)
+def test_what_kubernetes_cannot(job: Job, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        render(job, KUBERNETES)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, SLURM])
+def test_every_word_is_explained(path: Path, flavor: Flavor) -> None:
+    rendered = render(read_job(path), flavor)
+    assert all(part.meaning and part.words for part in rendered.parts)
+    if not rendered.files:
+        assert words_of(rendered.parts) == rendered.words
+    assert rendered.placement == read_job(path).placement
