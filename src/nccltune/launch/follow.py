@@ -11,9 +11,9 @@ from nccltune.formats.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
 _ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*(?:\s+\S+){6,}\s*$")
-_HEADER = re.compile(r"#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
+_HEADER = re.compile(r"\s*#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
-    r"#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
+    r"\s*#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
 )
 _LAST_LINES = 8
 _LONGEST_LINE = 1 << 16

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running: output followed and kept, states told, and nothing left, under stand-ins for Slurm."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nccltune.launch.batch import Batch
+from nccltune.launch.find import slurm_mpi
+from nccltune.launch.follow import Follower, differences
+from nccltune.launch.placement import block
+from nccltune.launch.run import run
+from nccltune.launch.state import State
+from nccltune.model.errors import LaunchError, PlatformError
+
+DEVICE = "#  Rank {rank:2} Group  0 Pid {pid:6} on {host:>10} device  0 [0000:06:00] NVIDIA H200\n"
+ROW = "        1024           256     float     sum      -1    11.02    0.09    0.14       0\n"
+
+
+def follower_of(text: str, piece: int = 7) -> Follower:
+    follower = Follower()
+    data = text.encode()
+    for start in range(0, len(data), piece):
+        follower.feed(data[start : start + piece])
+    follower.finish()
+    return follower
+
+
+# --- lines ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["", "[1,0]<stdout>:", "[1,0]<stdout>: ", "[0] ", "0: "])
+def test_rows_and_ranks_behind_prefixes(tag: str) -> None:
+    told: list[str] = []
+    follower = Follower(told.append)
+    for rank, host in enumerate(["a", "a", "b", "b"]):
+        follower.feed((tag + DEVICE.format(rank=rank, pid=rank + 10, host=host)).encode())
+    follower.feed((tag + ROW + tag + ROW[:40]).encode())
+    follower.finish()
+    assert follower.rows == 1, "a row that was cut is none"
+    assert [line.strip() for line in told] == [ROW.strip()]
+    assert differences(block(2, 2, 1), follower) == []
+    assert differences(block(1, 4, 1), follower) == [
+        "processes ran 2 on a, 2 on b; 4 were promised"
+    ]
+    assert differences(block(2, 8, 1), follower)[0] == "4 ranks took part, not 16"
+
+
+def test_a_program_without_mpi() -> None:
+    text = "".join(
+        f"[1,{rank}]<stdout>:{DEVICE.format(rank=0, pid=rank, host='a')}[1,{rank}]<stdout>:{ROW}"
+        for rank in range(4)
+    )
+    (finding,) = differences(block(1, 4, 1), follower_of(text))
+    assert finding.startswith("4 processes each ran a test of their own (1 ranks): the program was")
+
+
+def test_last_words_are_neither_table_nor_pushed_out_by_the_launcher() -> None:
+    text = "[1,3]<stderr>:out of memory\n[1,0]<stdout>:# Using\n[1,0]<stdout>:" + ROW
+    follower = follower_of(text + "-----\n" + "mpirun says\n" * 50)
+    assert follower.last_words[0] == "out of memory"
+    assert set(follower.last_words[1:]) == {"mpirun says"}
+
+
+# --- a process -----------------------------------------------------------------------------------
+
+
+def test_a_program_that_cannot_be_started(tmp_path: Path) -> None:
+    with pytest.raises(PlatformError, match="cannot be started"):
+        run([str(tmp_path / "none")], tmp_path / "out", Follower())
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "why"),
+    [
+        ("print('x')", State.DONE, ""),
+        ("raise SystemExit(7)", State.FAILED, "ended with status 7"),
+        ("import os; os.kill(os.getpid(), 9)", State.FAILED, "was killed by SIGKILL"),
+    ],
+)
+def test_ends(tmp_path: Path, code: str, state: State, why: str) -> None:
+    end = run([sys.executable, "-c", code], tmp_path / "out", Follower())
+    assert end.state is state
+    assert end.why.endswith(why)
+
+
+def test_what_a_job_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    # A child in a session of its own, which keeps the output open.
+    script = "setsid sleep 600 & echo $! > pid; echo started"
+    begun = time.monotonic()
+    end = run(["sh", "-c", f"cd {tmp_path}; {script}"], tmp_path / "out", Follower())
+    assert end.state is State.DONE
+    assert time.monotonic() - begun < 60
+    pid = int((tmp_path / "pid").read_text())
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert (tmp_path / "out").read_text() == "started\n"
+
+
+def test_a_job_that_ignores_signals_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "nccltune.launch.run.GRACE_S", ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2))
+    )
+    script = "trap '' INT TERM; echo started; while :; do sleep 0.1; done"
+    follower = Follower(None)
+    interrupt_when(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() != "")
+    end = run(["sh", "-c", script], tmp_path / "out", follower)
+    assert (end.state, end.signal) == (State.STOPPED, signal.SIGINT)
+
+
+def interrupt_when(ready: "object") -> None:
+    """Ctrl-C for this process as soon as `ready()` says so."""
+    assert callable(ready)
+
+    def wait() -> None:
+        until = time.monotonic() + 30
+        while not ready() and time.monotonic() < until:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+# --- Slurm ---------------------------------------------------------------------------------------
+
+SBATCH = """#!/bin/sh
+for word; do case "$word" in --output=*) echo "${word#--output=}" > "$SITE/output" ;; esac; done
+[ -e "$SITE/refuse" ] && { echo "sbatch: error: Invalid generic resource (gres)" >&2; exit 1; }
+echo 0 > "$SITE/asked"
+echo "42;cluster"
+"""
+# A state a question, the last one for ever; `gone`: the queue has forgotten the job.
+SQUEUE = """#!/bin/sh
+[ -e "$SITE/cancelled" ] && { echo "CANCELLED|None"; exit 0; }
+asked=$(($(cat "$SITE/asked") + 1))
+echo $asked > "$SITE/asked"
+line=$(sed -n "${asked}p" "$SITE/states")
+[ -n "$line" ] || line=$(tail -n 1 "$SITE/states")
+[ "$line" = gone ] && { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
+case "$line" in RUNNING*|COMPLETED*) cat "$SITE/text" > "$(cat "$SITE/output")" ;; esac
+echo "$line"
+"""
+SACCT = """#!/bin/sh
+[ -e "$SITE/accounting" ] || exit 1
+cat "$SITE/accounting"
+"""
+SCANCEL = """#!/bin/sh
+echo "$1" > "$SITE/cancelled"
+"""
+SRUN = """#!/bin/sh
+printf 'MPI plugin types are...\\n\\tnone\\n\\tpmi2\\n\\tcray_shasta\\n\\tpmix\\n' >&2
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> dict[str, str]:
+    """An environment with stand-ins for Slurm's commands."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (
+        ("sbatch", SBATCH),
+        ("squeue", SQUEUE),
+        ("sacct", SACCT),
+        ("scancel", SCANCEL),
+        ("srun", SRUN),
+    ):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (tmp_path / "text").write_text("0: " + ROW)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "SITE": str(tmp_path)}
+
+
+class Tried:
+    """One job of the stand-in."""
+
+    def __init__(self, site: dict[str, str], *states: str) -> None:
+        self.folder = Path(site["SITE"])
+        (self.folder / "states").write_text("\n".join(states) + "\n")
+        self.told: list[str] = []
+        self.follower = Follower()
+        output = self.folder / "output.txt"
+        self.batch = Batch(output, self.follower, self.told.append, site, poll_s=0.01)
+        self.words = [
+            str(self.folder / "bin" / "sbatch"),
+            "--parsable",
+            f"--output={output}",
+            "job.sbatch",
+        ]
+
+
+def test_a_slurm_job_to_its_end(site: dict[str, str]) -> None:
+    tried = Tried(site, "PENDING|Priority", "PENDING|Resources", "RUNNING|None", "COMPLETED|None")
+    assert tried.batch.run(tried.words).state is State.DONE
+    assert tried.told == [
+        "job 42;cluster is submitted",
+        "job 42;cluster is pending (Priority)",
+        "job 42;cluster is pending (Resources)",
+        "job 42;cluster is running",
+        "job 42;cluster is completed",
+    ]
+    assert tried.follower.rows == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("TIMEOUT|TimeLimit", "its time limit was reached (TIMEOUT)"),
+        ("NODE_FAIL|NodeDown", "a node went away (NODE_FAIL)"),
+        ("CANCELLED by 0|None", "it was cancelled (CANCELLED)"),
+    ],
+)
+def test_a_slurm_job_that_fails(site: dict[str, str], state: str, why: str) -> None:
+    end = (tried := Tried(site, "RUNNING|None", state)).batch.run(tried.words)
+    assert (end.state, end.why) == (State.FAILED, why)
+    assert tried.follower.rows == 1, "what it printed before is kept"
+
+
+def test_accounting_knows_what_the_queue_forgot(site: dict[str, str]) -> None:
+    tried = Tried(site, "RUNNING|None", "gone")
+    (tried.folder / "accounting").write_text("COMPLETED\n")
+    assert tried.batch.run(tried.words).state is State.DONE
+
+
+def test_a_job_that_nobody_knows_any_more_is_lost(site: dict[str, str]) -> None:
+    end = (tried := Tried(site, "RUNNING|None", "gone")).batch.run(tried.words)
+    assert end.state is State.LOST
+    assert "it was running before: it may still run" in end.why
+
+
+def test_a_job_that_does_not_start_is_cancelled(site: dict[str, str]) -> None:
+    tried = Tried(site, "PENDING|QOSMaxNodePerUserLimit")
+    end = tried.batch.run(tried.words, start_within_s=0.1)
+    assert end.state is State.PENDING
+    assert "(QOSMaxNodePerUserLimit)" in end.why
+    assert (tried.folder / "cancelled").read_text() == "42\n"
+
+
+def test_ctrl_c_cancels_a_slurm_job(site: dict[str, str]) -> None:
+    tried = Tried(site, "RUNNING|None")
+    interrupt_when(lambda: tried.follower.rows > 0)
+    end = tried.batch.run(tried.words)
+    assert (end.state, end.signal) == (State.STOPPED, signal.SIGINT)
+    assert end.why == "by SIGINT; job 42 is over (cancelled)"
+    assert (tried.folder / "cancelled").read_text() == "42\n"
+    assert tried.follower.rows == 1
+
+
+def test_a_job_that_sbatch_refuses(site: dict[str, str]) -> None:
+    tried = Tried(site, "PENDING|None")
+    (tried.folder / "refuse").touch()
+    with pytest.raises(LaunchError, match="Invalid generic resource") as error:
+        tried.batch.run(tried.words)
+    assert "gpus = false" in (error.value.hint or "")
+
+
+def test_pmix_comes_before_pmi2(site: dict[str, str]) -> None:
+    assert slurm_mpi(site) == "pmix"
+    assert slurm_mpi({"PATH": "/nonexistent"}) is None
