@@ -36,7 +36,7 @@ _VERSION_LINES = (
     (Launcher.OPENMPI, re.compile(r"mpirun \(PRRTE\) .*Open MPI v?(\d+(?:\.\d+)*)", re.S)),
     (Launcher.HYDRA, re.compile(r"HYDRA build details:.*?Version:\s+(\d+(?:\.\d+)*)", re.S)),
     (Launcher.HYDRA, re.compile(r"Intel\(R\) MPI Library .*?Version (\d+(?:\.\d+)*)", re.S)),
-    (Launcher.SLURM, re.compile(r"^slurm (\d+(?:\.\d+)*)", re.M)),
+    (Launcher.SLURM, re.compile(r"^slurm(?:-wlm)? (\d+(?:\.\d+)*)", re.M)),
 )
 
 
