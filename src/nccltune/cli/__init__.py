@@ -26,6 +26,7 @@ VERBS = {
     "tune": "turn a study into a few rules that beat the default beyond noise",
     "verify": "prove the rules: default and tuned in turn, at and between the sizes measured",
     "lint": "check a tuner configuration: gaps, overlaps, rules that never apply",
+    "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
     "env": "the lines that deploy the rules: shell, nccl.conf, job file",
@@ -45,7 +46,7 @@ class LazyGroup(click.Group):
         """The verb's command, imported now."""
         if cmd_name not in VERBS:
             return None
-        module = "import_" if cmd_name == "import" else cmd_name
+        module = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
         command = importlib.import_module(f"nccltune.cli.{module}").command
         assert isinstance(command, click.Command)
         return command

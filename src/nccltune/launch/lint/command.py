@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A launcher's command line, read: what rules look at and `mend` writes anew."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.lint.words import Word
+from nccltune.launch.placement import Placement
+from nccltune.launch.program import Program
+
+WILDCARD = "$"
+
+
+class Option(NamedTuple):
+    """An option of the launcher; `meaning` is that of `options.py`, None where it is unknown."""
+
+    words: tuple[Word, ...]
+    name: str
+    values: tuple[str, ...]
+    meaning: str | None
+
+    @property
+    def value(self) -> str:
+        """Its first value, or nothing."""
+        return self.values[0] if self.values else ""
+
+
+class Command(NamedTuple):
+    """`lead` is what stands before the launcher (`VAR=x`, `sudo`), `tail` a pipe after it."""
+
+    lead: tuple[Word, ...]
+    launcher: Word
+    options: tuple[Option, ...]
+    program: tuple[Word, ...]
+    tail: str = ""
+
+    def all(self, meaning: str) -> list[Option]:
+        """The options of that meaning, in order."""
+        return [option for option in self.options if option.meaning == meaning]
+
+    def last(self, meaning: str) -> Option | None:
+        """The one that wins: the last."""
+        found = self.all(meaning)
+        return found[-1] if found else None
+
+    @property
+    def text(self) -> str:
+        """The command as a line of shell."""
+        words = [*self.lead, self.launcher]
+        for option in self.options:
+            words += option.words
+        line = " ".join(word.raw for word in (*words, *self.program))
+        return f"{line} {self.tail}" if self.tail else line
+
+
+class Variable(NamedTuple):
+    """A variable that the command sets; `option` is None where it stands before the launcher (or
+    in the script around it) and so is set for the launcher only. `value` None: as it is here."""
+
+    name: str
+    value: str | None
+    option: Option | None
+
+
+class Host(NamedTuple):
+    """A host and how many processes it is said to take."""
+
+    name: str | None
+    slots: int | None
+
+
+class Site(NamedTuple):
+    """What the command does not say: from options, the script around it, or the manifest.
+
+    `nodes` None: not known. `slots` a node takes (None: its GPUs). `inherited` are options of the
+    allocation (`#SBATCH`), `exported` variables set for the launcher, `gpu_memory` bytes.
+    `allocated`: hosts come from Slurm or Kubernetes, so that a command need not name them.
+    """
+
+    nodes: int | None = None
+    hosts: tuple[str, ...] = ()
+    gpus_per_node: int = 8
+    slots: int | None = None
+    inherited: tuple[Option, ...] = ()
+    exported: tuple[tuple[str, str], ...] = ()
+    gpu_memory: int | None = None
+
+
+class Prediction(NamedTuple):
+    """What a launcher will do: start `placement`, or fail, or what cannot be told from the line.
+
+    `hosts` are all it can use; `assumed` says in words what was assumed about them."""
+
+    placement: Placement | None
+    hosts: tuple[Host, ...]
+    fails: str | None = None
+    unknown: str | None = None
+    assumed: str | None = None
+
+
+class View(NamedTuple):
+    """All that a rule looks at: the command as one launcher reads it."""
+
+    command: Command
+    flavor: Flavor
+    site: Site
+    program: Program | None
+    prediction: Prediction
+
+    @property
+    def variables(self) -> Iterator[Variable]:
+        """Every variable that the command sets, in order."""
+        for name, value in self.site.exported:
+            yield Variable(name, value, None)
+        for word in self.command.lead:
+            name, sign, value = word.text.partition("=")
+            if sign and name.isidentifier():
+                yield Variable(name, value, None)
+        for option in self.command.options:
+            if option.meaning == "env":
+                if len(option.values) == 2:
+                    yield Variable(option.values[0], option.values[1], option)
+                elif option.values:
+                    name, sign, value = option.value.partition("=")
+                    yield Variable(name, value if sign else None, option)
+            elif option.meaning == "export":
+                for part in option.value.split(","):
+                    name, sign, value = part.partition("=")
+                    if sign:
+                        yield Variable(name, value, option)
+            elif option.meaning == "mca" and option.value == "mca_base_env_list":
+                for part in option.values[-1].split(";"):
+                    name, sign, value = part.partition("=")
+                    yield Variable(name, value if sign else None, option)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a command: where the launcher's options end, and which launcher it can be."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from nccltune.launch.flavor import Flavor
+from nccltune.launch.lint.command import Command, Option
+from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM, TABLES, Spec
+from nccltune.launch.lint.words import Line, Word
+from nccltune.launch.program import is_nccl_test
+from nccltune.model.errors import InputError
+
+_OPENMPI = (OPENMPI_4, OPENMPI_5)
+_BY_NAME: dict[str, tuple[Flavor, ...]] = {
+    "mpirun": (*_OPENMPI, HYDRA),
+    "mpiexec": (*_OPENMPI, HYDRA),
+    "mpirun.openmpi": _OPENMPI,
+    "mpiexec.openmpi": _OPENMPI,
+    "orterun": (OPENMPI_4,),
+    "prterun": (OPENMPI_5,),
+    "mpirun.mpich": (HYDRA,),
+    "mpiexec.mpich": (HYDRA,),
+    "mpiexec.hydra": (HYDRA,),
+    "srun": (SLURM,),
+}
+_GLUED = re.compile(r"-([a-zA-Z])(.+)")
+
+
+def launcher_at(words: Sequence[Word]) -> int | None:
+    """The place of the launcher among the words, or None."""
+    for at, word in enumerate(words):
+        if PurePosixPath(word.text).name in _BY_NAME:
+            return at
+        if is_nccl_test(word.text):
+            return None
+    return None
+
+
+def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, Command]:
+    """The command as each launcher that it may be for reads it. `wanted`: only these.
+
+    Raises InputError where no launcher is in the line or it is for several programs.
+    """
+    at = launcher_at(line.words)
+    if at is None:
+        raise InputError(
+            "there is no launcher in this command",
+            hint="looked for mpirun, mpiexec, prterun and srun; is it a file? then give its path",
+        )
+    flavors = _flavors(line.words[at].text, wanted)
+    found = {flavor: _read(line, at, flavor) for flavor in flavors}
+    if wanted:
+        return found
+    # What a launcher does not know is evidence for the others.
+    faults = {flavor: _faults(command, flavor) for flavor, command in found.items()}
+    by_family: dict[object, int] = {}
+    for flavor, number in faults.items():
+        family = flavor.launcher
+        by_family[family] = min(number, by_family.get(family, number))
+    fewest = min(by_family.values())
+    kept = [flavor for flavor in found if by_family[flavor.launcher] == fewest]
+    if len(by_family) > 1 and fewest and len({flavor.launcher for flavor in kept}) > 1:
+        # Something of each: the more usual one, and its complaint.
+        kept = [flavor for flavor in kept if flavor.launcher is kept[0].launcher]
+    return {flavor: found[flavor] for flavor in kept}
+
+
+def _flavors(launcher: str, wanted: Sequence[Flavor]) -> tuple[Flavor, ...]:
+    path = PurePosixPath(launcher)
+    possible = _BY_NAME[path.name]
+    if any(part in launcher for part in ("/intel/", "/oneapi/", "mpich", "hydra")):
+        possible = (HYDRA,)
+    if not wanted:
+        return possible
+    kept = tuple(flavor for flavor in wanted if flavor in possible)
+    if not kept:
+        raise InputError(
+            f"{path.name} is not a launcher of {wanted[0].words}",
+            where="--launcher",
+            hint="leave --launcher out",
+        )
+    return kept
+
+
+def _faults(command: Command, flavor: Flavor) -> int:
+    unknown = sum(option.meaning is None for option in command.options)
+    # MPICH takes -N for -n, which nobody means: with it the line is Open MPI's.
+    return unknown + int(flavor == HYDRA and any(o.name == "N" for o in command.options))
+
+
+def _read(line: Line, at: int, flavor: Flavor) -> Command:
+    words, options = line.words, []
+    place = at + 1
+    while place < len(words) and words[place].text.startswith("-") and words[place].text != "-":
+        if words[place].text == "--":
+            place += 1
+            break
+        option, place = _option(words, place, flavor)
+        options.append(option)
+    program = words[place:]
+    if any(word.text == ":" for word in program):
+        raise InputError(
+            "several programs in one command (':') are not read",
+            hint="check the part for each by itself",
+        )
+    return Command(words[:at], words[at], tuple(options), program, line.tail)
+
+
+def read_options(words: Sequence[Word], flavor: Flavor) -> tuple[Option, ...]:
+    """Options alone, as a `#SBATCH` line has them."""
+    options, place = [], 0
+    while place < len(words):
+        option, place = _option(words, place, flavor)
+        options.append(option)
+    return tuple(options)
+
+
+def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int]:
+    word = words[at]
+    name, sign, value = word.text.lstrip("-").partition("=")
+    table = TABLES[flavor]
+    spec = table.get(name)
+    # srun would read -ppn as the partition `pn`: nobody means that.
+    foreign = any(name in other for other in TABLES.values())
+    if spec is None and not foreign and flavor == SLURM and (match := _GLUED.fullmatch(word.text)):
+        glued = table.get(match[1])
+        if glued is not None and glued.words:
+            value = match[2].removeprefix("=")
+            return Option((word,), match[1], (value,), glued.meaning), at + 1
+    if spec is None and flavor == HYDRA and name == "N":
+        spec = table["n"]
+    meaning = spec.meaning if spec is not None else None
+    if sign:
+        return Option((word,), name, (value,), meaning), at + 1
+    count = spec.words if spec is not None else _guess(words, at, name)
+    if spec is not None and name in ("genv", "env") and count == 2 and flavor == HYDRA:
+        # hydra also takes NAME=VALUE in one word.
+        count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
+    taken = words[at : at + 1 + count]
+    return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
+
+
+def _guess(words: Sequence[Word], at: int, name: str) -> int:
+    """How many words an option takes that this launcher does not know: what another says."""
+    following = words[at + 1].text if at + 1 < len(words) else "-"
+    for table in TABLES.values():
+        if name in table:
+            return _of_other(table[name], following)
+    return 0 if following.startswith("-") or "/" in following or is_nccl_test(following) else 1
+
+
+def _of_other(spec: Spec, following: str) -> int:
+    return 1 if spec.words == 2 and "=" in following else spec.words

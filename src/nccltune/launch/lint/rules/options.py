@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that the launcher lacks, or that do nothing for NCCL."""
+
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.lint.command import Option, View
+from nccltune.launch.lint.finding import DropArgument, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_5, TABLES
+
+_CONTROL = ("btl", "pml", "mtl", "osc", "coll")
+
+
+def unknown(view: View) -> Iterator[Finding]:
+    """`-x` under hydra, `-ppn` under Open MPI: the launcher refuses the line."""
+    for option in view.command.options:
+        if option.meaning is not None:
+            continue
+        word = option.words[0].text
+        others = [f.words for f, table in TABLES.items() if option.name in table]
+        whose = f"; it is an option of {' and '.join(others)}" if others else ""
+        words = _here(option, view)
+        way = f"write {' '.join(words)}" if words else "leave it out"
+        yield Finding(
+            Severity.ERROR,
+            "option-unknown",
+            f"{view.flavor._replace(version=()).words} has no {word}{whose}: nothing starts",
+            way,
+            (Replace(option, words),),
+        )
+
+
+def _here(option: Option, view: View) -> tuple[str, ...]:
+    """What says the same to this launcher; nothing where it has no word for it."""
+    launcher = view.flavor.launcher
+    meaning = next((t[option.name].meaning for t in TABLES.values() if option.name in t), "")
+    name, sign, value = option.value.partition("=")
+    if option.name == "map-by":
+        parts = option.value.split(":")
+        if launcher is Launcher.SLURM and parts[0] == "ppr" and len(parts) > 1:
+            return (f"--ntasks-per-node={parts[1]}",)
+        return ()
+    if meaning in ("env", "env_list") and option.name in ("x", "genv", "env") and option.values:
+        if len(option.values) == 2:
+            sign, value = "=", option.values[1]
+        if launcher is Launcher.OPENMPI:
+            return ("-x", f"{name}{sign}{value}")
+        if launcher is Launcher.HYDRA:
+            return ("-genv", name, value) if sign else ()
+        return ()
+    if not option.values:
+        if option.name in ("l", "label", "prepend-rank") and launcher is Launcher.OPENMPI:
+            return ("--tag-output",)
+        return ()
+    words = {
+        "total": {Launcher.OPENMPI: "-n", Launcher.HYDRA: "-n", Launcher.SLURM: "-n"},
+        "per_node": {
+            Launcher.OPENMPI: "-N",
+            Launcher.HYDRA: "-ppn",
+            Launcher.SLURM: "--ntasks-per-node",
+        },
+        "host": {Launcher.OPENMPI: "--host", Launcher.HYDRA: "-hosts", Launcher.SLURM: "-w"},
+        "hostfile": {Launcher.OPENMPI: "--hostfile", Launcher.HYDRA: "-f"},
+    }
+    said = words.get(meaning, {}).get(launcher)
+    return (said, option.value) if said else ()
+
+
+def deprecated(view: View) -> Iterator[Finding]:
+    """What Open MPI 5 takes with a complaint."""
+    if view.flavor != OPENMPI_5:
+        return
+    for option in view.command.options:
+        if (new := DEPRECATED_5.get(option.name)) is not None:
+            yield Finding(
+                Severity.NOTE,
+                "option-deprecated",
+                f"{option.words[0].text} is deprecated in Open MPI 5; its name there is {new}",
+            )
+
+
+def total_and_iterations(view: View) -> Iterator[Finding]:
+    """`-n` stands for two things, before and after the binary."""
+    program = view.program
+    if program is None or program.value("n") is None:
+        return
+    yield Finding(
+        Severity.NOTE,
+        "n-after-program",
+        f"-n {program.value('n')} after the binary is nccl-tests' iterations, not processes",
+    )
+
+
+def no_effect(view: View) -> Iterator[Finding]:
+    """MPI carries nccl-tests' control messages only; its transports do not touch NCCL's."""
+    for option in view.command.all("mca"):
+        name = option.value
+        if view.flavor == OPENMPI_5 and name.startswith("btl_openib"):
+            yield Finding(
+                Severity.NOTE,
+                "mca-removed",
+                f"{name} does nothing: Open MPI 5.0 removed openib and ignores it in silence",
+                "leave it out",
+            )
+        elif name.partition("_")[0] in _CONTROL:
+            yield Finding(
+                Severity.NOTE,
+                "mca-no-effect",
+                f"{name} has no effect on NCCL: MPI only carries the test's control messages",
+                "leave it out, unless MPI itself does not start without it",
+            )
+        elif view.flavor == OPENMPI_5 and name.startswith(("orte_", "plm_rsh_")):
+            new = name.replace("orte_", "prte_").replace("plm_rsh_", "plm_ssh_")
+            yield Finding(Severity.NOTE, "mca-renamed", f"{name} is called {new} in Open MPI 5.0")
+    for variable in view.variables:
+        if variable.name.startswith("UCX_") or variable.name.startswith("OMPI_MCA_btl"):
+            yield Finding(
+                Severity.NOTE,
+                "ucx-no-effect",
+                f"{variable.name} is for MPI's transport: no effect on NCCL, unless NCCL uses the"
+                " UCX plugin",
+            )
+
+
+def wrong_meaning(view: View) -> Iterator[Finding]:
+    """Options that another launcher reads as something else."""
+    launcher = view.flavor.launcher
+    for option in view.command.options:
+        if launcher is Launcher.HYDRA and option.name == "N":
+            yield Finding(
+                Severity.ERROR,
+                "hydra-N",
+                "hydra has no -N: MPICH's reads it as -n, the total; Intel MPI's refuses it",
+                f"write -ppn {option.value}",
+                (Replace(option, ("-ppn", option.value)),),
+            )
+        if launcher is Launcher.SLURM and option.meaning == "exclude" and "=" in option.value:
+            yield Finding(
+                Severity.ERROR,
+                "srun-x",
+                f"srun -x excludes hosts: {option.value} is no host. srun hands on the whole"
+                " environment by itself",
+                f"write --export=ALL,{option.value}",
+                (Replace(option, (f"--export=ALL,{option.value}",)),),
+            )
+
+
+def swallowed(view: View) -> Iterator[Finding]:
+    """`-x NAME VALUE`: the value would be started as the program."""
+    words = view.command.program
+    last = view.command.options[-1] if view.command.options else None
+    if not words or view.program is None or view.program.at == 0 or last is None:
+        return
+    if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
+        return
+    value = words[0].text
+    edits: tuple[Edit, ...] = (
+        Replace(last, ("-x", f"{last.value}={value}")),
+        DropArgument(0, 1),
+    )
+    yield Finding(
+        Severity.ERROR,
+        "value-as-program",
+        f"{last.words[0].text} takes one word: {value!r} would be started as the program",
+        f"write -x {last.value}={value}",
+        edits,
+    )
+
+
+def no_program(view: View) -> Iterator[Finding]:
+    """Nothing to check behind the launcher."""
+    if not view.command.program:
+        yield Finding(Severity.ERROR, "no-program", "the command names no program to start")
+    elif view.program is None:
+        word = view.command.program[0].text
+        yield Finding(
+            Severity.NOTE,
+            "program-unknown",
+            f"{word} is no binary of nccl-tests: its GPUs and sizes are not checked",
+        )
+
+
+RULES = (
+    unknown,
+    wrong_meaning,
+    swallowed,
+    no_program,
+    total_and_iterations,
+    no_effect,
+    deprecated,
+)

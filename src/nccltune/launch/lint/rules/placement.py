@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes: too few, too many, on the wrong nodes, without GPUs or cores."""
+
+from collections.abc import Iterator
+
+from nccltune.launch.flavor import Launcher
+from nccltune.launch.lint.command import Host, Option, View
+from nccltune.launch.lint.finding import Add, Edit, Finding, Replace, SetArgument, Severity
+from nccltune.launch.lint.placed import Ask, asked
+from nccltune.model.scale import count
+
+
+def total_below_per_node(view: View) -> Iterator[Finding]:
+    """`-N 8 -n 2`: two processes on one node, though it names two."""
+    ask = _ask(view)
+    if ask.total is None or ask.per_node is None or not 0 < ask.total < ask.per_node:
+        return
+    nodes = len(view.prediction.hosts)
+    if nodes < 2 or view.flavor.launcher is Launcher.SLURM:
+        return
+    total, cap = _total(view), view.command.last("per_node") or view.command.last("map_by")
+    if total is None or cap is None:
+        return
+    right = ask.per_node * nodes
+    yield Finding(
+        Severity.ERROR,
+        "total-below-per-node",
+        f"{_said(total)} is the total number of processes; {_said(cap)} only caps a node",
+        f"for {count(nodes, 'node')} x {ask.per_node}: {_said(cap)} -n {right}",
+        (Replace(total, ("-n", str(right))),),
+    )
+
+
+def fails(view: View) -> Iterator[Finding]:
+    """The launcher will refuse."""
+    why = view.prediction.fails
+    if why is None or any(option.meaning is None for option in view.command.options):
+        return
+    ask, hosts = _ask(view), view.prediction.hosts
+    bare = [option for option in view.command.all("host") if ":" not in option.value]
+    edits: tuple[Edit, ...] = ()
+    mend = "ask for fewer processes or name more nodes"
+    if bare and view.flavor.launcher is Launcher.OPENMPI:
+        each = ask.per_node or -(-(ask.total or 1) // len(hosts))
+        named = ",".join(f"{host.name}:{each}" for host in hosts)
+        why += "; a host without ':' and a number takes one process"
+        mend = f"write --host {named}"
+        edits = (
+            Replace(bare[0], ("--host", named)),
+            *[Replace(option, ()) for option in bare[1:]],
+        )
+    elif ask.total is not None and (total := _total(view)) is not None:
+        each = ask.per_node or _slots(hosts[0], view)
+        right = each * len(hosts)
+        mend = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
+        edits = (Replace(total, ("-n", str(right))),)
+    yield Finding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", mend, edits)
+
+
+def wraps(view: View) -> Iterator[Finding]:
+    """hydra starts more than -ppn on a node where -n asks for it."""
+    ask, placement = _ask(view), view.prediction.placement
+    total = _total(view)
+    if view.flavor.launcher is not Launcher.HYDRA or placement is None or total is None:
+        return
+    blocks = sum(ask.per_node or host.slots or 1 for host in view.prediction.hosts)
+    if ask.total is None or ask.total <= blocks:
+        return
+    if ask.per_node is None and all((host.slots or 1) == 1 for host in view.prediction.hosts):
+        return
+    most = max(node.processes for node in placement.nodes)
+    yield Finding(
+        Severity.ERROR,
+        "hydra-wraps",
+        f"{_said(total)} is more than the hosts' {blocks}: hydra begins again with the first host,"
+        f" up to {most} processes on a node, and does not say so",
+        f"write -n {blocks}",
+        (Replace(total, ("-n", str(blocks))),),
+    )
+
+
+def too_many_gpus(view: View) -> Iterator[Finding]:
+    """More GPUs asked for than a node has: `invalid device ordinal`."""
+    placement, program = view.prediction.placement, view.program
+    have = view.site.gpus_per_node
+    if placement is None or program is None or program.gpus is None:
+        return
+    if placement.most_gpus <= have:
+        return
+    most = max(node.processes for node in placement.nodes)
+    fit = have // most if have % most == 0 else 0
+    edits: tuple[Edit, ...] = ()
+    mend = "start fewer processes on a node"
+    if fit:
+        mend = f"write -g {fit}, or one process on each node"
+        edits = (SetArgument("t", None), SetArgument("g", str(fit)))
+    elif program.gpus > have:
+        mend = f"write -g {have}"
+        edits = (SetArgument("t", None), SetArgument("g", str(have)))
+    elif (total := _total(view)) is not None and view.flavor.launcher is not Launcher.SLURM:
+        each = max(1, have // program.gpus)
+        right = each * len(view.prediction.hosts)
+        mend = f"write -n {right} and {each} on each node"
+        per_node = view.command.last("per_node")
+        word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
+        said = (word, str(each))
+        edits = (
+            Replace(total, ("-n", str(right))),
+            Replace(per_node, said) if per_node is not None else Add(said),
+        )
+    processes = "process" if most == 1 else "processes"
+    yield Finding(
+        Severity.ERROR,
+        "too-many-gpus",
+        f"{most} {processes} on a node with {count(program.gpus, 'GPU')} each need"
+        f" {placement.most_gpus}; the node has {have}",
+        mend,
+        edits,
+    )
+
+
+def idle_nodes(view: View) -> Iterator[Finding]:
+    """A node that is named and gets nothing."""
+    placement, hosts = view.prediction.placement, view.prediction.hosts
+    if placement is None or not placement.nodes or len(placement.nodes) >= len(hosts):
+        return
+    if any(finding.severity is Severity.ERROR for finding in total_below_per_node(view)):
+        return
+    idle = len(hosts) - len(placement.nodes)
+    total = _total(view)
+    edits: tuple[Edit, ...] = ()
+    mend = "name only the nodes that are to work"
+    if total is not None and _ask(view).total:
+        each = _ask(view).per_node or _slots(hosts[0], view)
+        mend = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
+        edits = (Replace(total, ("-n", str(each * len(hosts)))),)
+    yield Finding(
+        Severity.WARNING,
+        "idle-nodes",
+        f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
+        mend,
+        edits,
+    )
+
+
+def uneven(view: View) -> Iterator[Finding]:
+    """NCCL with fewer GPUs on one node than on another measures the smaller one's limits."""
+    placement = view.prediction.placement
+    if placement is None or len({node.processes for node in placement.nodes}) < 2:
+        return
+    ask, hosts = _ask(view), view.prediction.hosts
+    total = _total(view)
+    edits: tuple[Edit, ...] = ()
+    mend = "give every node as many"
+    if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
+        right = each * len(hosts)
+        mend, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
+    yield Finding(
+        Severity.WARNING,
+        "uneven-nodes",
+        "nodes get different numbers of processes: "
+        + ", ".join(str(node.processes) for node in placement.nodes[:8]),
+        mend,
+        edits,
+    )
+
+
+def one_rank(view: View) -> Iterator[Finding]:
+    """One rank has nobody to talk to."""
+    placement = view.prediction.placement
+    if placement is None or view.program is None or view.program.gpus is None:
+        return
+    if placement.ranks != 1:
+        return
+    yield Finding(
+        Severity.WARNING,
+        "one-rank",
+        "only 1 rank: nothing is sent, busbw is 0",
+        f"write -g {view.site.gpus_per_node} for the GPUs of this node, or start more processes",
+        (SetArgument("g", str(view.site.gpus_per_node)),),
+    )
+
+
+def total_unsaid(view: View) -> Iterator[Finding]:
+    """Without a number Open MPI and hydra fill every slot."""
+    ask, placement = _ask(view), view.prediction.placement
+    if ask.unknown or placement is None or ask.total is not None:
+        return
+    if view.flavor.launcher is Launcher.SLURM:
+        return
+    what = "-n is not given: as many processes as slots are started"
+    if ask.per_node is not None:
+        what = f"-n is not given: {ask.per_node} on every node that the launcher is given"
+    yield Finding(Severity.NOTE, "total-unsaid", what)
+
+
+def slurm_nodes(view: View) -> Iterator[Finding]:
+    """`srun -N 8 -n 2`: -N is nodes."""
+    nodes, total = view.command.last("nodes"), view.command.last("total")
+    if view.flavor.launcher is not Launcher.SLURM or nodes is None or total is None:
+        return
+    if not (nodes.value.isdigit() and total.value.isdigit()):
+        return
+    number, tasks = int(nodes.value), int(total.value)
+    if not 0 < tasks < number:
+        return
+    yield Finding(
+        Severity.ERROR,
+        "srun-N-is-nodes",
+        f"srun's {_said(nodes)} means nodes (processes per node are --ntasks-per-node): with"
+        f" {count(tasks, 'task')} it uses {count(tasks, 'node')}, 1 process each",
+        f"for {count(tasks, 'node')} x {number}: -N {tasks} --ntasks-per-node={number}",
+        (
+            Replace(nodes, ("-N", str(tasks))),
+            Replace(total, (f"--ntasks-per-node={number}",)),
+        ),
+    )
+
+
+def bound(view: View) -> Iterator[Finding]:
+    """Open MPI binds a process to one core, which then has to drive all its GPUs."""
+    program, launcher = view.program, view.flavor.launcher
+    if program is None or program.gpus is None or program.gpus < 2:
+        return
+    if any(too_many_gpus(view)):
+        return
+    given = view.command.last("bind_to")
+    if launcher is Launcher.OPENMPI:
+        if view.command.last("bind_none") or view.command.last("cpus"):
+            return
+        if given is not None and not given.value.startswith(("core", "hwthread")):
+            return
+        mapping = view.command.last("map_by")
+        if mapping is not None and ":pe=" in mapping.value.lower():
+            return
+        why = f"{_said(given)} binds" if given is not None else "Open MPI binds by default"
+        edit = (
+            Replace(given, ("--bind-to", "none"))
+            if given is not None
+            else Add(("--bind-to", "none"))
+        )
+        yield Finding(
+            Severity.WARNING,
+            "default-binding",
+            f"{why} each process to cores (with up to 2 processes, to one core), which then drives"
+            f" {program.gpus} GPUs",
+            "add --bind-to none",
+            (edit,),
+        )
+    elif launcher is Launcher.SLURM and given is None and view.command.last("cpus") is None:
+        if view.command.last("exclusive") or any(
+            o.meaning in ("cpus", "exclusive") for o in view.site.inherited
+        ):
+            return
+        yield Finding(
+            Severity.NOTE,
+            "srun-cpus",
+            f"without -c srun gives a task 1 CPU, which then drives {program.gpus} GPUs, unless the"
+            " whole node is allocated",
+            "add -c CORES --cpu-bind=none",
+        )
+
+
+def _ask(view: View) -> Ask:
+    return asked(view.command, view.flavor, view.site)
+
+
+def _total(view: View) -> Option | None:
+    return view.command.last("total")
+
+
+def _said(option: Option) -> str:
+    return " ".join(word.raw for word in option.words)
+
+
+def _slots(host: Host, view: View) -> int:
+    return view.site.gpus_per_node if host.slots is None else host.slots
+
+
+RULES = (
+    total_below_per_node,
+    slurm_nodes,
+    fails,
+    wraps,
+    too_many_gpus,
+    idle_nodes,
+    uneven,
+    one_rank,
+    total_unsaid,
+    bound,
+)

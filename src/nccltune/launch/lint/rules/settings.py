@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL's settings that contradict each other or that NCCL cannot read."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from nccltune.launch.lint.command import View
+from nccltune.launch.lint.finding import DropLead, Edit, Finding, Replace, Severity
+
+Values = Mapping[str, str]
+
+
+def _is(name: str, value: str) -> Callable[[Values], bool]:
+    return lambda values: values.get(name) == value
+
+
+def _with(name: str) -> Callable[[Values], bool]:
+    return lambda values: bool(values.get(name))
+
+
+def _algorithm(word: str) -> Callable[[Values], bool]:
+    def asks(values: Values) -> bool:
+        names = re.split(r"[,;:]", values.get("NCCL_ALGO", "").lower())
+        return any(name.startswith(word) for name in names)
+
+    return asks
+
+
+def _net(word: str) -> Callable[[Values], bool]:
+    return lambda values: values.get("NCCL_NET", "").lower() == word
+
+
+_PAIRS: tuple[tuple[str, Callable[[Values], bool], str, Callable[[Values], bool], str], ...] = (
+    *[
+        (
+            "NCCL_IB_DISABLE",
+            _is("NCCL_IB_DISABLE", "1"),
+            name,
+            _with(name),
+            f"InfiniBand is off, so that {name} has no effect",
+        )
+        for name in (
+            "NCCL_IB_HCA",
+            "NCCL_IB_GID_INDEX",
+            "NCCL_IB_TC",
+            "NCCL_IB_SL",
+            "NCCL_IB_QPS_PER_CONNECTION",
+            "NCCL_NET_GDR_LEVEL",
+        )
+    ],
+    (
+        "NCCL_IB_DISABLE",
+        _is("NCCL_IB_DISABLE", "1"),
+        "NCCL_NET",
+        _net("ib"),
+        "NCCL_NET asks for InfiniBand, which NCCL_IB_DISABLE turns off",
+    ),
+    (
+        "NCCL_IB_HCA",
+        _with("NCCL_IB_HCA"),
+        "NCCL_NET",
+        _net("socket"),
+        "NCCL_NET=Socket leaves InfiniBand out, so that NCCL_IB_HCA has no effect",
+    ),
+    (
+        "NCCL_NVLS_ENABLE",
+        _is("NCCL_NVLS_ENABLE", "0"),
+        "NCCL_ALGO",
+        _algorithm("nvls"),
+        "NCCL_ALGO asks for NVLS, which NCCL_NVLS_ENABLE turns off",
+    ),
+    (
+        "NCCL_COLLNET_ENABLE",
+        _is("NCCL_COLLNET_ENABLE", "0"),
+        "NCCL_ALGO",
+        _algorithm("collnet"),
+        "NCCL_ALGO asks for CollNet, which NCCL_COLLNET_ENABLE turns off",
+    ),
+    (
+        "NCCL_ALGO",
+        _with("NCCL_ALGO"),
+        "NCCL_TUNER_PLUGIN",
+        _with("NCCL_TUNER_PLUGIN"),
+        "a forced NCCL_ALGO beats the tuner plugin",
+    ),
+    (
+        "NCCL_PROTO",
+        _with("NCCL_PROTO"),
+        "NCCL_TUNER_PLUGIN",
+        _with("NCCL_TUNER_PLUGIN"),
+        "a forced NCCL_PROTO beats the tuner plugin",
+    ),
+    (
+        "NCCL_P2P_DISABLE",
+        _is("NCCL_P2P_DISABLE", "1"),
+        "NCCL_P2P_LEVEL",
+        _with("NCCL_P2P_LEVEL"),
+        "peer-to-peer is off, so that NCCL_P2P_LEVEL has no effect",
+    ),
+    (
+        "NCCL_P2P_DISABLE",
+        _is("NCCL_P2P_DISABLE", "1"),
+        "NCCL_NVLS_ENABLE",
+        _is("NCCL_NVLS_ENABLE", "1"),
+        "NVLS needs peer-to-peer, which NCCL_P2P_DISABLE turns off",
+    ),
+)
+
+
+def contradictions(view: View) -> Iterator[Finding]:
+    """Two settings of which one makes the other void."""
+    values = _values(view)
+    for first, is_first, second, is_second, why in _PAIRS:
+        if is_first(values) and is_second(values):
+            yield Finding(
+                Severity.WARNING,
+                "settings-contradict",
+                f"{first}={values[first]} and {second}={values[second]}: {why}",
+                f"leave out {first} or {second}",
+                _drop(view, first),
+            )
+    low, high = values.get("NCCL_MIN_NCHANNELS", ""), values.get("NCCL_MAX_NCHANNELS", "")
+    if low.isdigit() and high.isdigit() and int(low) > int(high):
+        yield Finding(
+            Severity.WARNING,
+            "settings-contradict",
+            f"NCCL_MIN_NCHANNELS={low} is more than NCCL_MAX_NCHANNELS={high}",
+            "leave out NCCL_MIN_NCHANNELS",
+            _drop(view, "NCCL_MIN_NCHANNELS"),
+        )
+
+
+def not_a_number(view: View) -> Iterator[Finding]:
+    """`NCCL_NVLS_ENABLE=off`: NCCL reads a number and ignores the rest."""
+    for name, value in _values(view).items():
+        if not name.startswith("NCCL_") or not name.endswith(("_ENABLE", "_DISABLE")):
+            continue
+        if "$" in value or re.fullmatch(r"-?\d+", value):
+            continue
+        yield Finding(
+            Severity.WARNING,
+            "setting-not-a-number",
+            f"{name}={value}: NCCL reads 0 or 1 and ignores another word",
+            f"write {name}=0 or {name}=1",
+            _drop(view, name),
+        )
+
+
+def _values(view: View) -> dict[str, str]:
+    return {v.name: v.value for v in view.variables if v.value is not None}
+
+
+def _drop(view: View, name: str) -> tuple[Edit, ...]:
+    edits: list[Edit] = []
+    for variable in view.variables:
+        if variable.name != name:
+            continue
+        option = variable.option
+        if option is None:
+            edits.append(DropLead(name))
+        elif option.meaning == "env":
+            edits.append(Replace(option, ()))
+        elif option.meaning == "export":
+            parts = [part for part in option.value.split(",") if part.partition("=")[0] != name]
+            edits.append(Replace(option, (f"--export={','.join(parts)}",)))
+    return tuple(edits)
+
+
+RULES = (contradictions, not_a_number)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of what a user has: a line, a script, a manifest, or a test's output."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccltune.formats.nccl_tests_run import header_part
+from nccltune.launch.lint.command import Site
+from nccltune.launch.lint.finding import Finding, Severity
+from nccltune.launch.lint.options import SLURM
+from nccltune.launch.lint.read import launcher_at, read_options
+from nccltune.launch.lint.words import Line, Word, expanded, quoted, split
+from nccltune.model.errors import InputError
+
+MAX_BYTES = 16 << 20
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+
+
+class Found(NamedTuple):
+    """A command, where it stands, and what stands around it."""
+
+    line: Line
+    site: Site
+
+
+def from_text(text: str, site: Site) -> list[Found]:
+    """The commands with a launcher in a shell text. Raises InputError where there is none."""
+    values: dict[str, str] = {}
+    exported: dict[str, str] = {}
+    inherited = read_options(tuple(_sbatch_words(text)), SLURM)
+    site = site._replace(inherited=(*site.inherited, *inherited))
+    site = _allocated(site)
+    found = []
+    for line in split(text):
+        words = expanded(line.words, values)
+        if launcher_at(words) is not None:
+            around = site._replace(exported=(*site.exported, *exported.items()))
+            found.append(Found(Line(words, line.tail), around))
+            continue
+        is_export = words[0].text == "export"
+        for word in words[1:] if is_export else words:
+            match = _ASSIGNMENT.fullmatch(word.text)
+            if match is None:
+                if is_export and word.text in values:
+                    exported[word.text] = values[word.text]
+                    continue
+                break
+            values[match[1]] = match[2]
+            if is_export or match[1] in exported:
+                exported[match[1]] = match[2]
+    if not found:
+        raise InputError(
+            "there is no launcher in this command",
+            hint="looked for mpirun, mpiexec, prterun and srun; is it a file? then give its path",
+        )
+    return found
+
+
+def _sbatch_words(text: str) -> Iterator[Word]:
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            for part in split(line.removeprefix("#SBATCH")):
+                yield from part.words
+
+
+def _allocated(site: Site) -> Site:
+    """What `#SBATCH` says about nodes holds for an mpirun in the script as well."""
+    by_meaning = {option.meaning: option.value for option in site.inherited}
+
+    def number(meaning: str) -> int | None:
+        value = by_meaning.get(meaning, "")
+        return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+
+    nodes = number("nodes") or site.nodes
+    slots = number("per_node") or site.slots
+    total = number("total")
+    if slots is None and total is not None:
+        slots = -(-total // (nodes or 1))
+    gpus = re.fullmatch(r"(?:\w+:)?([1-9]\d*)", by_meaning.get("gpus_per_node", ""))
+    return site._replace(
+        nodes=nodes, slots=slots, gpus_per_node=int(gpus[1]) if gpus else site.gpus_per_node
+    )
+
+
+def read_text(path: Path) -> str:
+    """A file's text. Raises InputError where it is none."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if b"\0" in raw:
+        raise InputError("is not text", where=str(path))
+    return raw.decode(errors="replace")
+
+
+def is_manifest(text: str) -> bool:
+    """Whether a file is a manifest of Kubernetes."""
+    return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
+
+
+def is_output(text: str) -> bool:
+    """Whether a file is what nccl-tests printed."""
+    return any(
+        (part := header_part(_bare(line))) is not None and part[0] == "parameters"
+        for line in text.splitlines()
+    )
+
+
+def _bare(line: str) -> str:
+    """A line from its `#` on: launchers put prefixes before it."""
+    at = line.find("#")
+    return line[at:] if at >= 0 else line
+
+
+def from_manifest(text: str, site: Site, where: str) -> list[Found]:
+    """The commands in a manifest's containers. Raises InputError where none has a launcher."""
+    import yaml
+
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"is not YAML: {error}", where=where) from error
+    found = []
+    for document in documents:
+        around = _of_kind(document, site)
+        for container in _containers(document):
+            found += _of_container(container, around)
+    if not found:
+        raise InputError(
+            "no container of this manifest starts a launcher",
+            where=where,
+            hint="looked for mpirun, mpiexec, prterun and srun in command and args",
+        )
+    return found
+
+
+def _of_kind(document: dict[str, Any], site: Site) -> Site:
+    """Nodes, slots and GPUs that the manifest gives to its workers."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        return site
+    if document.get("kind") == "MPIJob":
+        worker = _at(spec, "mpiReplicaSpecs", "Worker")
+        replicas, slots = _at(worker, "replicas"), _at(spec, "slotsPerWorker")
+        site = site._replace(
+            nodes=replicas if isinstance(replicas, int) and replicas > 0 else site.nodes,
+            slots=slots if isinstance(slots, int) and slots > 0 else 1,
+        )
+    if document.get("kind") == "JobSet":
+        jobs = spec.get("replicatedJobs")
+        sizes = [
+            _at(job, "template", "spec", "parallelism")
+            for job in (jobs if isinstance(jobs, list) else [])
+        ]
+        whole = [size for size in sizes if isinstance(size, int) and size > 0]
+        site = site._replace(nodes=max(whole, default=0) or site.nodes)
+    gpus = [
+        int(str(value))
+        for container in _containers(document)
+        for name, value in _mapping(_at(container, "resources", "limits")).items()
+        if str(name).endswith("/gpu") and str(value).isdigit() and int(str(value)) > 0
+    ]
+    return site._replace(gpus_per_node=max(gpus)) if gpus else site
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _at(value: Any, *names: str) -> Any:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _containers(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("containers", "initContainers") and isinstance(inner, list):
+                yield from (one for one in inner if isinstance(one, dict))
+            else:
+                yield from _containers(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _containers(inner)
+
+
+def _of_container(container: dict[str, Any], site: Site) -> list[Found]:
+    words = [
+        str(word)
+        for part in ("command", "args")
+        for word in (container[part] if isinstance(container.get(part), list) else [])
+    ]
+    environment = container.get("env")
+    exported = tuple(
+        (str(one["name"]), str(one["value"]))
+        for one in (environment if isinstance(environment, list) else [])
+        if isinstance(one, dict) and "name" in one and "value" in one
+    )
+    return from_words(words, site._replace(exported=(*site.exported, *exported)), strict=False)
+
+
+def from_words(words: list[str], site: Site, *, strict: bool = True) -> list[Found]:
+    """The commands of an argument list; of the text that it gives to a shell."""
+    if words and words[0].rpartition("/")[2] in _SHELLS:
+        scripts = [words[at + 1] for at, word in enumerate(words[:-1]) if _is_c(word)]
+        try:
+            return from_text(scripts[0], site) if scripts else []
+        except InputError:
+            if strict:
+                raise
+            return []
+    line = Line(tuple(quoted(word) for word in words), "")
+    if launcher_at(line.words) is None:
+        if strict:
+            return from_text(" ".join(words), site)
+        return []
+    return [Found(line, site)]
+
+
+def _is_c(word: str) -> bool:
+    return word.startswith("-") and not word.startswith("--") and word.endswith("c")
+
+
+def judge_output(text: str) -> list[Finding]:
+    """What a test's output says about how it was started: tables of processes that do not know of
+    each other."""
+    tables = done = before_end = 0
+    ranks: list[int] = []
+    for line in text.splitlines():
+        part = header_part(_bare(line))
+        if part is not None and part[0] == "parameters":
+            tables += 1
+            before_end += done == 0
+        elif part is not None and part[0] == "device":
+            ranks.append(int(part[1]["rank"]))
+        elif "Avg bus bandwidth" in line:
+            done += 1
+    alone = bool(ranks) and set(ranks) == {0}
+    if tables > 1 and (alone or before_end > 1):
+        each = "of rank 0 alone" if alone else "that begin with rank 0 before the first has ended"
+        return [
+            Finding(
+                Severity.ERROR,
+                "no-mpi-build",
+                f"{tables} tables {each}: the processes did not know of each other, as when"
+                " nccl-tests was built without MPI",
+                "build it with make MPI=1 MPI_HOME=..., with the MPI whose mpirun starts it",
+            )
+        ]
+    if tables == 1 and alone:
+        return [
+            Finding(
+                Severity.WARNING,
+                "one-rank",
+                "only 1 rank: nothing is sent, busbw is 0",
+                "give -g the GPUs of this node, or start more processes",
+            )
+        ]
+    return []

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments of nccl-tests, read as its getopt reads them: GPUs, sizes that will be measured."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from nccltune.model.errors import InputError
+from nccltune.model.sizes import parse_bytes
+
+_BINARY = re.compile(
+    r"(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv?|scatter|gather|sendrecv"
+    r"|hypercube)_perf(\w|[.-])*"
+)
+_LONG = {
+    "nthreads": "t",
+    "ngpus": "g",
+    "minbytes": "b",
+    "maxbytes": "e",
+    "stepbytes": "i",
+    "stepfactor": "f",
+    "iters": "n",
+    "agg_iters": "m",
+    "warmup_iters": "w",
+    "run_cycles": "N",
+    "parallel_init": "p",
+    "check": "c",
+    "op": "o",
+    "datatype": "d",
+    "root": "r",
+    "blocking": "z",
+    "stream_null": "y",
+    "timeout": "T",
+    "cudagraph": "G",
+    "report_cputime": "C",
+    "average": "a",
+    "local_register": "R",
+    "cta_policy": "x",
+    "device_implementation": "D",
+    "device_cta_count": "V",
+    "output_file": "J",
+    "report_timestamps": "S",
+    "memory": "M",
+    "unalign": "u",
+    "per_iter": "I",
+    "help": "h",
+}
+LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
+"""Options with a value (nccl-tests 2.19.6); `-h` has none."""
+DEFAULT_BYTES = 32 << 20
+DEFAULT_STEP = 1 << 20
+
+
+class Argument(NamedTuple):
+    """One option of the program: its letter, value, and the words it takes from `at` on."""
+
+    flag: str
+    value: str
+    at: int
+    length: int
+
+
+class Program(NamedTuple):
+    """An nccl-tests binary with its arguments; `unknown` are (place, word) of what it refuses.
+    `at` is the place of the binary among the words."""
+
+    binary: str
+    at: int
+    arguments: tuple[Argument, ...]
+    unknown: tuple[tuple[int, str], ...]
+
+    def value(self, flag: str) -> str | None:
+        """The value that counts: the last."""
+        return next((a.value for a in reversed(self.arguments) if a.flag == flag), None)
+
+    def number(self, flag: str, default: int) -> int:
+        """A whole number as C's strtol reads it: digits in front, 0 where there are none."""
+        value = self.value(flag)
+        return default if value is None else _strtol(value)
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of a process: threads times GPUs of a thread; None where they are no numbers."""
+        if any("$" in (self.value(flag) or "") for flag in "tg"):
+            return None
+        return max(1, self.number("t", 1)) * max(1, self.number("g", 1))
+
+    def size(self, flag: str) -> int | None:
+        """`b` or `e` in bytes; None where it is no size."""
+        value = self.value(flag)
+        if value is None:
+            return DEFAULT_BYTES
+        try:
+            return parse_bytes(value)
+        except InputError:
+            return None
+
+    @property
+    def sizes(self) -> "Sizes | None":
+        """Sizes that will be measured; None where they cannot be told."""
+        first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
+        step = DEFAULT_STEP
+        if (given := self.value("i")) is not None:
+            try:
+                step = parse_bytes(given)
+            except InputError:
+                return None
+        if first is None or last is None or (factor <= 1 and step <= 0):
+            return None
+        return Sizes(first, last, max(1, factor), step)
+
+
+class Sizes(NamedTuple):
+    """From `first` up to `last` by a factor, or by steps where the factor is 1. Bytes."""
+
+    first: int
+    last: int
+    factor: int
+    step: int
+
+    @property
+    def end(self) -> int | None:
+        """The last size that is measured; None for no size at all."""
+        if self.first > self.last:
+            return None
+        if self.factor == 1:
+            return self.first + (self.last - self.first) // self.step * self.step
+        size = self.first
+        while size and size * self.factor <= self.last:
+            size *= self.factor
+        return size
+
+    @property
+    def number(self) -> int:
+        """How many sizes."""
+        if self.factor == 1:
+            return max(0, (self.last - self.first) // self.step + 1)
+        return sum(1 for _ in self.each())
+
+    def each(self) -> Iterator[int]:
+        """Each size in turn."""
+        size = self.first
+        while size <= self.last:
+            yield size
+            if self.factor > 1 and size == 0:
+                return
+            size = size * self.factor if self.factor > 1 else size + self.step
+
+
+def _strtol(text: str) -> int:
+    match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)", text)
+    if match is None:
+        return 0
+    number = int(match[2], 16) if match[2][:2].lower() == "0x" else int(match[2])
+    return -number if match[1] == "-" else number
+
+
+def is_nccl_test(word: str) -> bool:
+    """Whether a word names a binary of nccl-tests."""
+    return _BINARY.fullmatch(PurePosixPath(word).name) is not None
+
+
+def read_program(words: Sequence[str]) -> Program | None:
+    """The nccl-tests binary among `words` (it may stand behind `numactl ...`) with its arguments;
+    None where there is none."""
+    at = next((place for place, word in enumerate(words) if is_nccl_test(word)), None)
+    if at is None:
+        return None
+    arguments: list[Argument] = []
+    unknown: list[tuple[int, str]] = []
+    place = at + 1
+    while place < len(words):
+        place = _take(words, place, arguments, unknown)
+    return Program(words[at], at, tuple(arguments), tuple(unknown))
+
+
+def _take(
+    words: Sequence[str], at: int, arguments: list[Argument], unknown: list[tuple[int, str]]
+) -> int:
+    word = words[at]
+    following = words[at + 1] if at + 1 < len(words) else None
+    if word.startswith("--") and len(word) > 2:
+        name, sign, value = word[2:].partition("=")
+        near = [long for long in _LONG if long.startswith(name)]
+        letter = _LONG.get(name) or (_LONG[near[0]] if len(near) == 1 else None)
+        if letter is None:
+            unknown.append((at, word))
+            return at + 1
+        rest = value if sign else None
+    elif word.startswith("-") and len(word) > 1:
+        letter, rest = word[1], word[2:] or None
+        if letter not in LETTERS and letter != "h":
+            unknown.append((at, word))
+            return at + 1
+    else:
+        # getopt skips what is no option: nccl-tests never looks at it.
+        return at + 1
+    if letter == "h":
+        arguments.append(Argument("h", "", at, 1))
+        return at + 1
+    if rest is None and following is None:
+        unknown.append((at, word))
+        return at + 1
+    arguments.append(
+        Argument(
+            letter, rest if rest is not None else following or "", at, 1 if rest is not None else 2
+        )
+    )
+    return at + (1 if rest is not None else 2)
