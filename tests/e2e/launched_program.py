@@ -26,7 +26,7 @@ def main() -> int:
     local = first("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", default="0")
     gpus = int(sys.argv[sys.argv.index("-g") + 1])
     places = Path(os.environ["PLACES"])
-    host = os.environ.get("FAKE_HOST", socket.gethostname())
+    host = os.environ.get("FAKE_HOST", os.environ.get("SLURMD_NODENAME", socket.gethostname()))
     told = {name: os.environ.get(name) for name in os.environ.get("LAUNCHED_TOLD", "").split()}
     own = {"rank": rank, "local": local, "host": host, "pid": os.getpid(), "told": told}
     half = places / f"{rank}.half"

@@ -15,7 +15,14 @@ usage() { sed -n 's/^#   //p' "$0" >&2; exit 2; }
 verb=$1 dir=$2 cpus=${3:-4}
 
 stop() {
-  # Tasks first: a daemon that goes leaves its steps running.
+  # Jobs first: a daemon that goes leaves its steps running.
+  if [ -s "$dir/slurm.conf" ]; then
+    SLURM_CONF=$dir/slurm.conf timeout 5 scancel --user=root 2>/dev/null || true
+    for _ in $(seq 50); do
+      [ -z "$(SLURM_CONF=$dir/slurm.conf timeout 5 squeue -h 2>/dev/null)" ] && break
+      sleep 0.1
+    done
+  fi
   for name in slurmd.a slurmd.b slurmctld munged; do
     [ -s "$dir/$name.pid" ] || continue
     kill "$(cat "$dir/$name.pid")" 2>/dev/null || true

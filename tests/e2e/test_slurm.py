@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune launch` with a real Slurm of two nodes, both on this machine (slurm.sh starts it)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .bench_runs import eventually
+
+SCRIPT = Path(__file__).parent / "slurm.sh"
+PROGRAM = Path(__file__).parent / "launched_program.py"
+MAIN = "from nccltune.cli import main; main()"
+JOB = """
+program = ["{program}"]
+nodes = 2
+gpus_per_node = 4
+[slurm]
+gpus = false
+mpi = "pmi2"
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment in which Slurm's commands find it."""
+    folder = tmp_path_factory.mktemp("slurm")
+    # munged trusts no path that others may write to, and /tmp is one unless it is sticky.
+    done = subprocess.run(
+        [SCRIPT, "start", folder, "4"], capture_output=True, text=True, check=False, timeout=120
+    )
+    if done.returncode == 3:
+        pytest.skip(f"no Slurm here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    yield {**os.environ, "SLURM_CONF": done.stdout.strip().rpartition("=")[2]}
+    subprocess.run([SCRIPT, "stop", folder], check=False, timeout=60)
+
+
+class Launched:
+    """A running `nccltune launch` of two nodes with four processes each."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], *options: str) -> None:
+        self.study = folder / "study"
+        self.places = folder / "places"
+        self.places.mkdir()
+        job = folder / "job.toml"
+        job.write_text(JOB.format(program=PROGRAM))
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", MAIN, "launch", job, "--launcher", "slurm"),
+                *("-o", self.study, "--json", *options),
+            ],
+            env={**environment, "PLACES": str(self.places)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self) -> tuple[int, dict[str, Any], str]:
+        """Its exit code, what it said, and its talk."""
+        out, talk = self.process.communicate(timeout=120)
+        return self.process.returncode, json.loads(out) if out else {}, talk
+
+    def sizes(self) -> list[int]:
+        """The sizes of the samples that the study has."""
+        lines = (self.study / "samples.jsonl").read_text().splitlines()
+        return sorted({json.loads(line)["bytes"] for line in lines})
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    for _ in eventually():
+        if condition():
+            return
+
+
+def queue(environment: dict[str, str]) -> str:
+    return subprocess.run(
+        ["squeue", "-h"], env=environment, capture_output=True, text=True, check=True, timeout=30
+    ).stdout
+
+
+def test_a_job_runs_to_its_end_where_it_was_promised(tmp_path: Path, slurm: dict[str, str]) -> None:
+    launched = Launched(tmp_path, slurm)
+    code, said, talk = launched.end()
+    assert code == 0, talk
+    assert said["state"] == "done"
+    assert launched.sizes() == [1024, 2048, 4096, 8192]
+    local = {
+        int(path.name): json.loads(path.read_text())["local"] for path in launched.places.iterdir()
+    }
+    assert [local[rank] for rank in sorted(local)] == [0, 1, 2, 3] * 2
+    (run,) = (launched.study / "launch").iterdir()
+    assert "srun" in (run / "job.sbatch").read_text()
+    assert queue(slurm) == ""
+
+
+def test_an_interrupted_job_is_cancelled_and_its_rows_are_kept(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    launched = Launched(tmp_path, {**slurm, "LAUNCHED_SLOW": "2"})
+    wait_for(lambda: len(list(launched.places.glob("[0-7]"))) == 8)
+    pids = [json.loads(path.read_text())["pid"] for path in launched.places.glob("[0-7]")]
+    output = next(iter((launched.study / "launch").glob("*/output.txt")))
+    wait_for(lambda: "2048" in output.read_text())
+    launched.process.send_signal(signal.SIGINT)
+    code, said, talk = launched.end()
+    assert code == 128 + signal.SIGINT, talk
+    assert said["state"] == "stopped"
+    assert launched.sizes()[0] == 1024
+    wait_for(lambda: queue(slurm) == "")
+    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids))
+
+
+def test_a_job_that_can_never_start_is_told_with_its_reason(
+    tmp_path: Path, slurm: dict[str, str]
+) -> None:
+    launched = Launched(tmp_path, slurm, "--nodes", "3", "--start-within", "2")
+    code, said, talk = launched.end()
+    assert code == 4
+    assert said["state"] == "pending"
+    assert "PartitionConfig" in talk
+    assert queue(slurm) == ""
