@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the linter predicts is what real launchers start: Open MPI 4 and 5, and MPICH's hydra."""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nccltune.launch.flavor import flavor_of
+from nccltune.launch.lint.check import check
+from nccltune.launch.lint.command import Site
+from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5
+from nccltune.launch.lint.source import from_words
+
+OPENMPI_CASES = [
+    "--host a:8,b:8 -N 8 -n 2",
+    "--host a:8,b:8 -N 8",
+    "--host a:8,b:8 -N 8 -n 12",
+    "--host a:8,b:8 -N 8 -n 32",
+    "--host a:8,b:8 -n 3",
+    "--host a:8,b:8 -n 18",
+    "--host a:8,b:8 -n 18 --oversubscribe",
+    "--host a:8,b:8 -npernode 1",
+    "--host a:8,b:8 --map-by ppr:3:node -n 5",
+    "--host a:8,b:8 --map-by node -n 3",
+    "--host a,b",
+    "--host a,b -n 3",
+    "--host a,b -N 8 -n 16",
+    "--host a:4,b:8 -N 8",
+    "--host a:4,b:8 -N 8 -n 8",
+    "--host a:8,b:4 -N 8 -n 8",
+    "--host a:2,b:2,c:2 -N 2 -n 5",
+]
+HYDRA_CASES = [
+    f"-hosts {hosts} {rest}"
+    for hosts, rest in itertools.product(
+        ["a:8,b:8", "a,b", "a:4,b:8"],
+        ["", "-n 3", "-n 18", "-ppn 2", "-ppn 8 -n 32", "-ppn 1 -n 4"],
+    )
+]
+
+
+def _launcher(names: list[str], major: int | None) -> str:
+    for name in names:
+        path = shutil.which(name)
+        if path is None:
+            continue
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        flavor = flavor_of(said.stdout)
+        if flavor is not None and (major is None or flavor.version[:1] == (major,)):
+            return path
+    pytest.skip(f"no {' or '.join(name for name in names if name)} of version {major} here")
+
+
+def _predicted(words: list[str], flavor: object) -> dict[str, int] | None:
+    (found,) = from_words(words, Site())
+    wanted = (flavor,)
+    verdict = check(found.line, found.site, wanted)  # type: ignore[arg-type]
+    ((prediction, _),) = verdict.predictions
+    if prediction.placement is None:
+        assert prediction.fails is not None, prediction.unknown
+        return None
+    return {str(node.host): node.processes for node in prediction.placement.nodes}
+
+
+def _mapped(words: list[str]) -> dict[str, int] | None:
+    """The map that Open MPI prints and does not launch; None where it refuses."""
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=30,
+        env=os.environ | root,
+    )
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    found: dict[str, int] = {}
+    host = None
+    for line in text.splitlines():
+        if match := re.search(r"Data for node: (\S+)", line):
+            host = match[1]
+        if host is not None and (match := re.search(r"Num procs: (\d+)", line)):
+            found[host] = int(match[1])
+    if not found:
+        assert re.search("slots|more processes", text), text
+    return {name: number for name, number in found.items() if number} or None
+
+
+def _openmpi(mpirun: str, show: list[str], flavor: object) -> None:
+    wrong = {}
+    for case in OPENMPI_CASES:
+        options = [*case.split(), "--bind-to", "none"]
+        predicted = _predicted(["mpirun", *options, "hostname"], flavor)
+        real = _mapped([mpirun, "--do-not-launch", *show, *options, "hostname"])
+        if predicted != real:
+            wrong[case] = (predicted, real)
+    assert not wrong
+
+
+def test_open_mpi_4_maps_as_predicted() -> None:
+    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_4", ""), "mpirun.openmpi", "mpirun"], 4)
+    _openmpi(mpirun, ["--display-map"], OPENMPI_4)
+
+
+def test_open_mpi_5_maps_as_predicted() -> None:
+    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_5", ""), "mpirun", "prterun"], 5)
+    _openmpi(mpirun, ["--display", "map"], OPENMPI_5)
+
+
+@pytest.mark.parametrize("total", [[], ["-n", "3"]])
+@pytest.mark.parametrize("way", [[], ["-N", "2"]])
+def test_open_mpi_starts_what_is_predicted(total: list[str], way: list[str]) -> None:
+    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_4", ""), "mpirun.openmpi", "mpirun"], 4)
+    options = ["--host", "localhost:4", "--bind-to", "none", *total, *way]
+    predicted = _predicted(["mpirun", *options, "echo", "here"], OPENMPI_4)
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        [mpirun, *options, "echo", "here"],
+        capture_output=True, text=True, check=False, timeout=60, env=os.environ | root,
+    )  # fmt: skip
+    if predicted is None:
+        assert done.returncode != 0
+    assert done.stdout.split().count("here") == sum((predicted or {}).values())
+
+
+def test_hydra_starts_what_is_predicted(tmp_path: Path) -> None:
+    mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
+    # Hosts that are made up: what hydra would run there by ssh runs here and says for which.
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        "#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\n"
+        'export ON=$1; shift\nexec bash -c "$*"\n'
+    )
+    ssh.chmod(0o755)
+    tail = ["bash", "-c", "echo on $ON"]
+    wrong = {}
+    for case in HYDRA_CASES:
+        options = case.split()
+        predicted = _predicted(["mpiexec.hydra", *options, "hostname"], HYDRA)
+        launch = ["-launcher", "ssh", "-launcher-exec", str(ssh)]
+        done = subprocess.run(
+            [mpiexec, *launch, *options, *tail],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        real = dict(Counter(re.findall(r"^on (\S+)$", done.stdout, re.M))) or None
+        if predicted != real:
+            wrong[case] = (predicted, real)
+    assert not wrong
