@@ -166,3 +166,10 @@ def test_memory_of_a_gpu() -> None:
     judged = verdict(PER_GPU.replace("-e 8G", "-e 32G"), Site(nodes=2, gpu_memory=80 << 30))
     assert ids(judged) == {"beyond-memory"}
     assert judged.mended == PER_GPU.replace("-e 8G", "-e 16G")
+
+
+def test_a_line_that_only_one_version_takes_is_for_that_version() -> None:
+    judged = verdict(PER_GPU.replace("-N 8", "--output tag -N 8"))
+    assert [flavor.words for flavor in judged.flavors] == ["Open MPI 5.0"]
+    assert not judged.is_wrong
+    assert "option-of-one-version" in {held.finding.id for held in judged.findings}

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.lint.command import Command, Option
 from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM, TABLES, Spec
 from nccltune.launch.lint.words import Line, Word
@@ -55,7 +55,7 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, Command]:
         return found
     # What a launcher does not know is evidence for the others.
     faults = {flavor: _faults(command, flavor) for flavor, command in found.items()}
-    by_family: dict[object, int] = {}
+    by_family: dict[Launcher, int] = {}
     for flavor, number in faults.items():
         family = flavor.launcher
         by_family[family] = min(number, by_family.get(family, number))
@@ -64,7 +64,13 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, Command]:
     if len(by_family) > 1 and fewest and len({flavor.launcher for flavor in kept}) > 1:
         # Something of each: the more usual one, and its complaint.
         kept = [flavor for flavor in kept if flavor.launcher is kept[0].launcher]
-    return {flavor: found[flavor] for flavor in kept}
+    # A line that only one version takes is for that version; `only_one_version` says so.
+    least = {
+        family: min(faults[f] for f in kept if f.launcher is family)
+        for family in by_family
+        if any(f.launcher is family for f in kept)
+    }
+    return {flavor: found[flavor] for flavor in kept if faults[flavor] == least[flavor.launcher]}
 
 
 def _flavors(launcher: str, wanted: Sequence[Flavor]) -> tuple[Flavor, ...]:

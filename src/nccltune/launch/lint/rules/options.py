@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.lint.command import Option, View
 from nccltune.launch.lint.finding import DropArgument, Edit, Finding, Replace, Severity
-from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_5, TABLES
+from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
@@ -76,6 +76,20 @@ def deprecated(view: View) -> Iterator[Finding]:
                 Severity.NOTE,
                 "option-deprecated",
                 f"{option.words[0].text} is deprecated in Open MPI 5; its name there is {new}",
+            )
+
+
+def only_one_version(view: View) -> Iterator[Finding]:
+    """`--output tag` is Open MPI 5's; a 4 refuses it."""
+    if view.flavor.launcher is not Launcher.OPENMPI:
+        return
+    other = OPENMPI_4 if view.flavor == OPENMPI_5 else OPENMPI_5
+    for option in view.command.options:
+        if option.meaning is not None and option.name not in TABLES[other]:
+            yield Finding(
+                Severity.NOTE,
+                "option-of-one-version",
+                f"{option.words[0].text} is for {view.flavor.words}; {other.words} refuses it",
             )
 
 
@@ -182,6 +196,7 @@ def no_program(view: View) -> Iterator[Finding]:
 
 RULES = (
     unknown,
+    only_one_version,
     wrong_meaning,
     swallowed,
     no_program,

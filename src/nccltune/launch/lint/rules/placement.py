@@ -113,7 +113,7 @@ def too_many_gpus(view: View) -> Iterator[Finding]:
         Severity.ERROR,
         "too-many-gpus",
         f"{most} {processes} on a node with {count(program.gpus, 'GPU')} each need"
-        f" {placement.most_gpus}; the node has {have}",
+        f" {placement.most_gpus}; the node has {have} (--gpus-per-node)",
         mend,
         edits,
     )
