@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +41,10 @@ while [ $# -gt 0 ]; do
   case "$1" in -o | -p | -l) shift 2 ;; -*) shift ;; *) break ;; esac
 done
 FAKE_HOST=$1
-export FAKE_HOST
+# Open MPI's daemons keep a folder a host there; two of one host get in each other's way.
+TMPDIR=$FAKE_TMP/$FAKE_HOST
+export FAKE_HOST TMPDIR
+mkdir -p "$TMPDIR"
 shift
 exec /bin/sh -c "$*"
 """
@@ -75,25 +80,31 @@ def _openmpi_5() -> str:
 
 
 @pytest.fixture(params=["openmpi 4", "openmpi 5", "hydra"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    found = _site(request.param, tmp_path)
+    yield found
+    shutil.rmtree(found.variables["FAKE_TMP"], ignore_errors=True)
+
+
+def _site(wanted: str, tmp_path: Path) -> Site:
     ssh = tmp_path / "fake_ssh"
     ssh.write_text(SSH)
     ssh.chmod(0o755)
     variables = environment(
         OMPI_MCA_plm_rsh_agent=str(ssh),
-        # Two daemons of one real host: without it ORTE now and then loses the way to the second.
-        OMPI_MCA_routed="direct",
         PRTE_MCA_plm_ssh_agent=str(ssh),
         HYDRA_LAUNCHER="ssh",
         HYDRA_LAUNCHER_EXEC=str(ssh),
         PYTHONUNBUFFERED="",
+        # Short: names of sockets have an end.
+        FAKE_TMP=tempfile.mkdtemp(prefix="nt"),
     )
-    if request.param == "hydra":
+    if wanted == "hydra":
         program = shutil.which("mpiexec.hydra")
         if program is None:
             pytest.skip("no hydra (Debian: mpich)")
         return Site(Launcher.HYDRA, variables)
-    if request.param == "openmpi 5":
+    if wanted == "openmpi 5":
         program = _openmpi_5()
     else:
         program = shutil.which("mpirun.openmpi") or ""
@@ -101,7 +112,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
             pytest.skip("no Open MPI 4 (Debian: openmpi-bin)")
     variables["PATH"] = _only(tmp_path, {"mpirun": program})
     found = find(Launcher.OPENMPI, variables)
-    assert found.flavor.version[:1] == (int(request.param[-1]),)
+    assert found.flavor.version[:1] == (int(wanted[-1]),)
     return Site(Launcher.OPENMPI, variables)
 
 
