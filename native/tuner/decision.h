@@ -92,8 +92,9 @@ inline void Decide(const Communicator& communicator, const Call& call, const Off
   const Candidate* const chosen = rules->Find(
       call.bytes, call.pipe_ops, call.registered,
       [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
-  if (rules->has_chunks()) [[unlikely]]
+  if (rules->has_chunks()) [[unlikely]] {
     communicator.chunks.Keep(call.collective, *rules, chosen);
+  }
   if (chosen == nullptr) return;
   offer.Take(chosen->algorithm, chosen->protocol);
   if (chosen->channels != 0) *channels = chosen->channels;
