@@ -12,7 +12,7 @@ _GRAIN = {Protocol.LL: 16, Protocol.LL128: 1920, Protocol.SIMPLE: 512}
 _LL, _LL128, _SIMPLE = 32 << 10, (4800 << 10) // 8 // 16 * 15, 512 << 10
 _RING_SLOTS = 4
 _CUT = frozenset({Algorithm.TREE, Algorithm.RING, Algorithm.PAT})
-_PIPED = frozenset({Collective.BROADCAST, Collective.REDUCE})
+_ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
 
 
 def before_chunks(version: str) -> bool:
@@ -36,5 +36,5 @@ def largest_chunk(collective: Collective, choice: Choice) -> int | None:
         return _LL
     if choice.protocol is Protocol.LL128:
         return _LL128
-    slots = _RING_SLOTS if choice.algorithm is Algorithm.RING and collective not in _PIPED else 1
+    slots = _RING_SLOTS if choice.algorithm is Algorithm.RING and collective not in _ONE_SLOT else 1
     return _SIMPLE * slots
