@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.model.choice import Algorithm, Protocol
+from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
-from nccltune.tune.chunks import before_chunks, chunk_grain, largest_chunk
 from nccltune.tune.claimed import Claim, Claimed
 
 
