@@ -333,7 +333,7 @@ def test_a_chunk_size_is_tried_where_it_may_change_something(
         fast = 0.9 if chosen.chunk_bytes == 2 * ran_kib * K else 1.0
         return fast * (50 + size / 10e3)
 
-    def ran(size: int, chosen: object) -> Ran | None:  # noqa: ARG001
+    def ran(size: int, chosen: object) -> Ran | None:
         algorithm, protocol = label.split("/")
         if chosen == DEFAULT:
             return None
