@@ -6,8 +6,8 @@ python benchmarks/sweep_replay.py [SEEDS]
 Beside it: the full grid in one communicator (8 rounds), and what a site does today: a process for
 each forced choice over a fixed grid, one mean a size, the fastest taken. Timings are drawn from the
 recording and seconds are recorded ones: calls, untimed calls and 0.3 ms a timing; a process start
-is 2.8 s, as measured on a machine of the kind. Tables are judged by the recording's medians: the regret
-is the time of the table's choice over that of the fastest one at each recorded size.
+is 2.8 s, as measured on a machine of the kind. Tables are judged by the recording's medians: the
+regret is the time of the table's choice over that of the fastest one at each recorded size.
 """
 
 import json

@@ -19,9 +19,10 @@ abi::Result GetCollInfo(void* context, abi::Collective collective, size_t bytes,
   return DecideFromTable(context, call, cost_table, algorithms, protocols, channels);
 }
 
-abi::Result GetChunkSize(void* /*context*/, abi::Collective collective, size_t /*bytes*/,
-                         int algorithm, int protocol, int /*channels*/, size_t* chunk_bytes) {
-  return DecideChunkSize(collective, algorithm, protocol, chunk_bytes);
+// `bytes` is the share of one channel, not the call's: see granted_chunks.h.
+abi::Result GetChunkSize(void* context, abi::Collective collective, size_t /*bytes*/, int algorithm,
+                         int protocol, int /*channels*/, size_t* chunk_bytes) {
+  return DecideChunkSize(context, collective, algorithm, protocol, chunk_bytes);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "abi/tuner_types.h"
 #include "common/content_hash.h"
 #include "common/text.h"
+#include "tuner/safe_chunk.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -86,6 +87,12 @@ class Reader {
       // the communicator does not have.
       Note("column 6 (channels): not passed on for CollNet, where NCCL does not check it");
       rule.channels = 0;
+    }
+    if (rule.chunk_bytes != 0 && rule.chunk_bytes < kGrainBytes[rule.protocol]) {
+      Note("column 11 (chunkBytes): not passed on below " +
+           std::to_string(kGrainBytes[rule.protocol]) +
+           " bytes, which NCCL would round down to 0 with this protocol");
+      rule.chunk_bytes = 0;
     }
     rule.line = line_;
     config_->rules.push_back(rule);

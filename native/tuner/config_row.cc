@@ -15,7 +15,7 @@ namespace nccltune::tuner {
 namespace {
 
 constexpr size_t kFewestColumns = 8;
-constexpr size_t kMostColumns = 10;
+constexpr size_t kMostColumns = 11;
 
 enum ColumnIndex : size_t {
   kCollectiveColumn,
@@ -28,6 +28,7 @@ enum ColumnIndex : size_t {
   kRanksColumn,
   kPipeOpsColumn,
   kRegisteredColumn,
+  kChunkColumn,
 };
 
 struct Column {
@@ -50,6 +51,7 @@ constexpr std::array<Column, kMostColumns> kColumns = {{
     {"nRanks", "a number of ranks", kAnyOrMore},
     {"numPipeOps", "a number of operations", kAnyOrMore},
     {"regBuff", "a registration", "-1 matches any, 0 not registered, 1 registered"},
+    {"chunkBytes", "a chunk size", "-1 leaves it to NCCL, else 1 to 1073741824 bytes"},
 }};
 
 std::string At(ColumnIndex column) {
@@ -93,7 +95,9 @@ std::string WithoutUnit(std::string_view cell) {
 }
 
 std::string Suggestion(ColumnIndex column, std::string_view cell) {
-  if (column == kMinBytesColumn || column == kMaxBytesColumn) return WithoutUnit(cell);
+  if (column == kMinBytesColumn || column == kMaxBytesColumn || column == kChunkColumn) {
+    return WithoutUnit(cell);
+  }
   return std::string(Nearest(NamesOf(column), cell));
 }
 
@@ -171,8 +175,8 @@ bool ParseRow(std::string_view row, Rule* rule, std::string* problem) {
   const size_t count = Split(row, &cells);
   if (count < kFewestColumns || count > kMostColumns) {
     *problem = std::to_string(count) + (count == 1 ? " column" : " columns") +
-               "; a row has 8 to 10: collective,minBytes,maxBytes,algorithm,protocol,channels,"
-               "nNodes,nRanks[,numPipeOps[,regBuff]]";
+               "; a row has 8 to 11: collective,minBytes,maxBytes,algorithm,protocol,channels,"
+               "nNodes,nRanks[,numPipeOps[,regBuff[,chunkBytes]]]";
     return false;
   }
   RowReader read(cells, problem);
@@ -188,6 +192,9 @@ bool ParseRow(std::string_view row, Rule* rule, std::string* problem) {
   rule->pipe_ops = count > kPipeOpsColumn ? read.Number(kPipeOpsColumn, 1, kLargestInt) : kAny;
   rule->registered = static_cast<int8_t>(
       count > kRegisteredColumn ? read.Number(kRegisteredColumn, 0, 1) : int32_t{kAny});
+  const int32_t chunk =
+      count > kChunkColumn ? read.Number(kChunkColumn, 1, kLargestChunk) : int32_t{kAny};
+  rule->chunk_bytes = chunk == kAny ? 0 : static_cast<uint32_t>(chunk);
   if (!read.ok()) return false;
   if (rule->min_bytes > rule->max_bytes) {
     *problem = At(kMaxBytesColumn) + std::string(cells[kMaxBytesColumn]) +

@@ -12,8 +12,6 @@
 namespace nccltune::tuner {
 namespace {
 
-constexpr size_t kLargestChunk = size_t{1} << 30U;
-
 constinit std::mutex order_mutex;  // between those who give orders; calls only load
 
 bool IsCollective(int collective) { return collective >= 0 && collective < abi::kNumCollectives; }
@@ -55,7 +53,7 @@ const char* nccltune_tuner_version(void) { return NCCLTUNE_VERSION; }
 int nccltune_tuner_force(int collective, int algorithm, int protocol, int channels,
                          size_t chunk_bytes) {
   if (!tuner::IsChoice(algorithm, protocol) || !tuner::IsChannels(channels) ||
-      chunk_bytes > tuner::kLargestChunk) {
+      chunk_bytes > size_t{tuner::kLargestChunk}) {
     return NCCLTUNE_TUNER_INVALID;
   }
   return tuner::ChangeOrders(collective, [=](tuner::Orders* orders) {

@@ -2,9 +2,9 @@
 #include "tuner/decision.h"
 
 #include <algorithm>
-#include <array>
 
 #include "abi/tuner_types.h"
+#include "tuner/safe_chunk.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -72,11 +72,13 @@ void ApplyForced(const Orders& orders, const Offer& offer, int* channels,
 }
 
 template <typename Offer>
-void ApplyRule(const LookupTable& rules, const Call& call, const Offer& offer, int* channels,
-               nccltune_tuner_decision* decision) {
+void ApplyRule(const Communicator& communicator, const Call& call, const Offer& offer,
+               int* channels, nccltune_tuner_decision* decision) {
+  const LookupTable& rules = *communicator.rules.TableOf(call.collective);
   const Candidate* const chosen = rules.Find(
       call.bytes, call.pipe_ops, call.registered,
       [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
+  communicator.chunks.Keep(call.collective, rules, chosen);
   if (chosen == nullptr) return;
   offer.Take(chosen->algorithm, chosen->protocol);
   decision->source = NCCLTUNE_TUNER_BY_RULE;
@@ -88,19 +90,12 @@ void ApplyRule(const LookupTable& rules, const Call& call, const Offer& offer, i
   decision->channels = chosen->channels;
 }
 
-// Bytes that NCCL rounds a chunk down to (ncclProtoGrainSize, 2.30); a smaller one becomes 0.
-constexpr std::array<size_t, abi::kNumProtocols> kGrainBytes = {16, 1920, 512};
-
-// NCCL holds the answer against the protocol's ordinary buffer. NVLS and CollNet have buffers of
-// their own, which its own proposal fits and a larger one may overrun.
-bool MayRaiseChunk(int algorithm) {
-  return algorithm == abi::kTree || algorithm == abi::kRing || algorithm == abi::kPat;
-}
-
-bool IsSafeChunk(size_t wanted, size_t proposed, int algorithm, int protocol) {
-  if (protocol < 0 || protocol >= abi::kNumProtocols) return false;
-  if (wanted < kGrainBytes[static_cast<size_t>(protocol)]) return false;
-  return wanted <= proposed || MayRaiseChunk(algorithm);
+// What of the orders is for the chunks of this pair; 0 for nothing. NCCL may run something else
+// than what was forced; then the chunk size is not for it.
+size_t ForcedChunk(const Orders& orders, int algorithm, int protocol) {
+  const bool meant =
+      orders.algorithm < 0 || (orders.algorithm == algorithm && orders.protocol == protocol);
+  return meant ? orders.chunk_bytes : 0;
 }
 
 }  // namespace
@@ -123,9 +118,10 @@ void DecideUnderOrders(const Communicator& communicator, const Call& call, const
   const bool has_table = orders.recording && offer.CopyTo(&table);
   nccltune_tuner_decision decision = Described(communicator, call);
   if (orders.forced) {
+    communicator.chunks.Forget(call.collective);  // it is no rule's once the order is released
     ApplyForced(orders, offer, channels, &decision);
   } else {
-    ApplyRule(*communicator.rules.TableOf(call.collective), call, offer, channels, &decision);
+    ApplyRule(communicator, call, offer, channels, &decision);
   }
   RecordCall(&decision, has_table ? &table : nullptr);
 }
@@ -135,20 +131,17 @@ template void DecideUnderOrders(const Communicator&, const Call&, const Orders&,
 template void DecideUnderOrders(const Communicator&, const Call&, const Orders&, const DirectOffer&,
                                 int*);
 
-void DecideChunk(int collective, int algorithm, int protocol, size_t* chunk_bytes) {
+void DecideChunk(const Communicator& communicator, int collective, int algorithm, int protocol,
+                 size_t* chunk_bytes) {
   if (collective < 0 || collective >= abi::kNumCollectives) return;
-  const uint64_t word = OrderWord(collective);
-  if (word == 0) return;
-  const Orders orders = Unpacked(word);
+  const Orders orders = Unpacked(OrderWord(collective));
   const size_t proposed = *chunk_bytes;
-  const size_t wanted = orders.chunk_bytes;
-  // NCCL may run something else than what was forced; then the chunk size is not for it.
-  const bool meant =
-      wanted != 0 &&
-      (orders.algorithm < 0 || (orders.algorithm == algorithm && orders.protocol == protocol));
-  const bool safe = IsSafeChunk(wanted, proposed, algorithm, protocol);
-  if (meant && safe) *chunk_bytes = wanted;
-  RecordChunk(collective, proposed, *chunk_bytes, meant && !safe);
+  const size_t wanted = orders.forced ? ForcedChunk(orders, algorithm, protocol)
+                                      : communicator.chunks.Find(collective, algorithm, protocol);
+  const bool refused = wanted != 0 && !IsSafeChunk(wanted, proposed, algorithm, protocol);
+  if (wanted != 0 && !refused) *chunk_bytes = wanted;
+  if (!orders.forced && !orders.recording) return;
+  RecordChunk(collective, proposed, *chunk_bytes, refused);
 }
 
 }  // namespace nccltune::tuner

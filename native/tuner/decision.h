@@ -92,6 +92,9 @@ inline void Decide(const Communicator& communicator, const Call& call, const Off
   const Candidate* const chosen = rules->Find(
       call.bytes, call.pipe_ops, call.registered,
       [&offer](int algorithm, int protocol) { return offer.CanRun(algorithm, protocol); });
+  if (rules->has_chunks()) [[unlikely]] {
+    communicator.chunks.Keep(call.collective, *rules, chosen);
+  }
   if (chosen == nullptr) return;
   offer.Take(chosen->algorithm, chosen->protocol);
   if (chosen->channels != 0) *channels = chosen->channels;
@@ -102,8 +105,10 @@ extern template void DecideUnderOrders(const Communicator&, const Call&, const O
 extern template void DecideUnderOrders(const Communicator&, const Call&, const Orders&,
                                        const DirectOffer&, int*);
 
-// The chunk size of one channel's share: NCCL's own unless another is forced and safe.
-void DecideChunk(int collective, int algorithm, int protocol, size_t* chunk_bytes);
+// The chunk size of one channel's share: NCCL's own unless another is forced, or asked for by the
+// rule that was taken for the call, and safe.
+void DecideChunk(const Communicator& communicator, int collective, int algorithm, int protocol,
+                 size_t* chunk_bytes);
 
 }  // namespace nccltune::tuner
 

@@ -78,6 +78,7 @@ LookupTable::LookupTable(const std::vector<Rule>& rules, std::vector<bool>* used
     AddGroup(rules, indices, used);
     groups_.back().segments = static_cast<uint32_t>(starts_.size()) - groups_.back().first_segment;
   }
+  chunks_.resize(chunks_.empty() ? 0 : candidates_.size());
   starts_.shrink_to_fit();
   chains_.shrink_to_fit();
   candidates_.shrink_to_fit();
@@ -101,6 +102,10 @@ void LookupTable::AddGroup(const std::vector<Rule>& rules, const std::vector<uin
     for (const uint32_t index : chain) {
       const Rule& rule = rules[index];
       candidates_.push_back({rule.line, rule.algorithm, rule.protocol, rule.channels});
+      if (rule.chunk_bytes != 0) {
+        chunks_.resize(candidates_.size());
+        chunks_.back() = rule.chunk_bytes;
+      }
       (*used)[index] = true;
     }
     chains_.push_back(static_cast<uint32_t>(candidates_.size()));

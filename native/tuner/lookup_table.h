@@ -41,6 +41,15 @@ class LookupTable {
   bool empty() const { return groups_.empty(); }
   size_t segments() const { return starts_.size(); }
 
+  // Whether any rule that a call can reach asks for a chunk size.
+  bool has_chunks() const { return !chunks_.empty(); }
+
+  // What the rule of this table's candidate asks for; 0 for none, or without a candidate.
+  uint32_t ChunkOf(const Candidate* candidate) const {
+    if (candidate == nullptr || chunks_.empty()) return 0;
+    return chunks_[static_cast<size_t>(candidate - candidates_.data())];
+  }
+
   // The first candidate in file order that `usable(algorithm, protocol)` accepts; null if none.
   // `registered` is kAny where the interface does not tell: then no rule that asks for it matches.
   template <typename Usable>
@@ -112,6 +121,8 @@ class LookupTable {
   std::vector<uint32_t> chains_;       // segments + 1 places in candidates_
   std::vector<Candidate> candidates_;  // in file order within a segment
   std::vector<Group> groups_;          // sorted by (pipe_ops, registered)
+  // A chunk size for each candidate, beside them as few files have any; empty without.
+  std::vector<uint32_t> chunks_;
 };
 
 }  // namespace nccltune::tuner

@@ -47,9 +47,11 @@ abi::Result DecideDirectly(void* context, const Call& call, int collnet_support,
   return abi::kSuccess;
 }
 
-abi::Result DecideChunkSize(abi::Collective collective, int algorithm, int protocol,
+abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
                             size_t* chunk_bytes) noexcept {
-  if (chunk_bytes != nullptr) DecideChunk(collective, algorithm, protocol, chunk_bytes);
+  if (context == nullptr || chunk_bytes == nullptr) return abi::kSuccess;
+  DecideChunk(*static_cast<const Communicator*>(context), collective, algorithm, protocol,
+              chunk_bytes);
   return abi::kSuccess;
 }
 

@@ -30,7 +30,7 @@ abi::Result DecideDirectly(void* context, const Call& call, int collnet_support,
                            int* algorithm, int* protocol, int* channels) noexcept;
 
 // Since v6.
-abi::Result DecideChunkSize(abi::Collective collective, int algorithm, int protocol,
+abi::Result DecideChunkSize(void* context, abi::Collective collective, int algorithm, int protocol,
                             size_t* chunk_bytes) noexcept;
 
 }  // namespace nccltune::tuner

@@ -11,6 +11,9 @@ inline constexpr int kAny = -1;
 // NCCL's MAXCHANNELS since 2.25; more can never be run.
 inline constexpr int kMostChannels = 64;
 
+// Larger than any buffer that NCCL would cut a chunk size to.
+inline constexpr uint32_t kLargestChunk = uint32_t{1} << 30U;
+
 // One row of a configuration. Nodes, ranks, pipe_ops and registered may be kAny.
 struct Rule {
   uint64_t min_bytes = 0;  // inclusive, total bytes as NCCL's tuner interface counts
@@ -19,6 +22,7 @@ struct Rule {
   int32_t nodes = kAny;
   int32_t ranks = kAny;
   int32_t pipe_ops = kAny;
+  uint32_t chunk_bytes = 0;  // 0: NCCL's own
   int8_t registered = kAny;
   uint8_t collective = 0;  // abi::Collective
   uint8_t algorithm = 0;   // abi::Algorithm

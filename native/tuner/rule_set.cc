@@ -34,6 +34,7 @@ RuleSet::RuleSet(const std::vector<Rule>& rules, Scale scale, bool tells_registe
       }
       ++counts_.applied;
       if (applying[i][rule].channels != 0) ++counts_.with_channels;
+      if (applying[i][rule].chunk_bytes != 0) ++counts_.with_chunk;
     }
   }
 }

@@ -27,6 +27,7 @@ struct RuleCounts {
   size_t untold = 0;         // asks for registered buffers, which this interface does not tell
   size_t shadowed = 0;       // earlier rows with its condition and pair cover its whole range
   size_t with_channels = 0;  // of the applied ones
+  size_t with_chunk = 0;     // of the applied ones
 };
 
 class RuleSet {

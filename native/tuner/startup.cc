@@ -117,6 +117,9 @@ std::string Summary(const StartArguments& arguments, const PluginSettings& setti
   if (counts.with_channels > 0 && running.nccl && *running.nccl >= NcclVersion{2, 31, 0}) {
     line += "; channels only lower NCCL's own number since NCCL 2.31";
   }
+  if (counts.with_chunk > 0 && arguments.interface_version < 6) {
+    line += "; chunk sizes have no effect before NCCL 2.30";
+  }
   if (communicator.filtered && counts.applied > 0) {
     line +=
         "; no rule is used: NCCL_ALGO or NCCL_PROTO is set and v2 does not tell what they leave";

@@ -49,9 +49,7 @@ class Runner {
     outcome_->timing.rank = gpu.rank();
   }
 
-  Failure Run() {
-    return step_.graph ? TimeGraph() : TimeCalls();
-  }
+  Failure Run() { return step_.graph ? TimeGraph() : TimeCalls(); }
 
  private:
   Failure Calls(int count) {

@@ -38,7 +38,9 @@ def command(config: Path, as_json: bool) -> int:
         LintIssue(Severity.NOTE, "nvidia", note.line, note.message, note.hint)
         for note in read.notes
     ]
-    issues += lint_rules([NumberedRule(item.line, item.rule) for item in read.rules])
+    issues += lint_rules(
+        [NumberedRule(item.line, item.rule) for item in read.rules], read.header.get("nccl")
+    )
     bad = [issue for issue in issues if issue.severity is not Severity.NOTE]
     if as_json:
         print_json({"config": str(path), "rules": len(read.rules), "issues": issues})

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's tuner CSV, both ways: the configuration that a tuner plugin reads.
 
-    colltype,minBytes,maxBytes,algo,proto,channels,nNodes,nRanks[,numPipeOps[,regBuff]]
+    colltype,minBytes,maxBytes,algo,proto,channels,nNodes,nRanks[,numPipeOps[,regBuff[,chunkBytes]]]
 
-Format: `plugins/tuner/example` of NCCL 2.30. What NVIDIA's reader turns silently into something
-else (an unknown collective into allreduce, NVLS into ring, 1K into 1) is a problem here, as in
-our plugin.
+Format: `plugins/tuner/example` of NCCL 2.30, and the last column, which is ours: NVIDIA's reader
+stops after the tenth and reads the same row without it. What NVIDIA's reader turns silently into
+something else (an unknown collective into allreduce, NVLS into ring, 1K into 1) is a problem here,
+as in our plugin.
 """
 
 import re
@@ -39,6 +40,7 @@ COLUMNS = (
     "nRanks",
     "numPipeOps",
     "regBuff",
+    "chunkBytes",
 )
 LEAST_COLUMNS = 8
 MAX_LINE = 255
@@ -46,6 +48,9 @@ MAX_LINE = 255
 MAX_BYTES = 32 << 20
 MAX_RULES = 1 << 18
 """Our plugin's limits, too: what a communicator keeps is bounded."""
+
+MAX_CHUNK = 1 << 30
+"""Our plugin's limit for a chunk size in bytes."""
 
 _COLLECTIVES = {item.value: item for item in TUNED}
 _ALGORITHMS = {item.value: item for item in ALGORITHMS}
@@ -59,7 +64,7 @@ _CHOICES = {
 _ORDINARY = re.compile(
     rf"({'|'.join(_COLLECTIVES)}),([0-9]{{1,18}}),([0-9]{{1,18}}),({'|'.join(_ALGORITHMS)}),"
     rf"({'|'.join(_PROTOCOLS)}),(-1|[1-9][0-9]?),(-1|[1-9][0-9]{{0,8}}),(-1|[1-9][0-9]{{0,8}})"
-    r"(?:,(-1|[1-9][0-9]{0,8})(?:,(-1|0|1))?)?",
+    rf"(?:,(-1|[1-9][0-9]{{0,8}})(?:,(-1|0|1)(?:,(-1|[1-9][0-9]{{0,9}}))?)?)?",
     re.ASCII,
 )
 _PAIR = re.compile(r'\s*([A-Za-z_][\w.-]*)=(?:"([^"]*)"|([^\s"]+))(?=\s|$)')
@@ -129,11 +134,13 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
 def write_rules(rules: Sequence[Rule], header: Mapping[str, str]) -> str:
     """A configuration: `header` as comment lines, then the columns, then a row a rule.
 
-    Rows have 8 fields, 9 or 10 where `pipe_ops` or `registered` is set. In header values a double
-    quote becomes a single one and control characters a blank. Raises InputError for what the
-    format cannot hold: a chunk size, a collective that is not tuned.
+    Rows have 8 fields, 9, 10 or 11 where `pipe_ops`, `registered` or a chunk size is set. In header
+    values a double quote becomes a single one and control characters a blank. Raises InputError
+    for what the format cannot hold: a chunk size above `MAX_CHUNK`, a collective that is not tuned.
     """
-    lines = [*_header_lines(header), "# " + ",".join(("colltype", *COLUMNS[1:]))]
+    chunks = any(rule.choice.chunk_bytes is not None for rule in rules)
+    columns = ("colltype", *COLUMNS[1 : len(COLUMNS) if chunks else -1])
+    lines = [*_header_lines(header), "# " + ",".join(columns)]
     lines += [_row(rule) for rule in rules]
     return "\n".join(lines) + "\n"
 
@@ -158,9 +165,10 @@ def _read_row(line: str, number: int, found: RuleFile) -> None:
         else:
             found.rules.append(FileRule(number, result))
         return
-    func, low, high, algo, proto, channels, nodes, ranks, pipe, registered = match.groups()
+    func, low, high, algo, proto, channels, nodes, ranks, pipe, registered, chunk = match.groups()
     choice = _CHOICES.get((algo, proto, _optional(channels)))
-    if choice is None or int(low) > int(high):
+    chunk_bytes = _optional(chunk)
+    if choice is None or int(low) > int(high) or (chunk_bytes or 0) > MAX_CHUNK:
         result = _careful(line, number)
         assert isinstance(result, Problem)
         found.problems.append(result)
@@ -169,7 +177,7 @@ def _read_row(line: str, number: int, found: RuleFile) -> None:
         _COLLECTIVES[func],
         int(low),
         int(high),
-        choice,
+        _with_chunk(choice, chunk_bytes),
         _optional(nodes),
         _optional(ranks),
         _optional(pipe),
@@ -182,6 +190,12 @@ def _optional(cell: str | None) -> int | None:
     return None if cell is None or cell == "-1" else int(cell)
 
 
+def _with_chunk(choice: Choice, chunk_bytes: int | None) -> Choice:
+    if chunk_bytes is None:
+        return choice
+    return Choice(choice.algorithm, choice.protocol, choice.channels, chunk_bytes)
+
+
 def _careful(line: str, number: int) -> Rule | Problem:
     """A row cell by cell, with the first thing wrong with it."""
     cells = [cell.strip(" \t") for cell in line.split(",")]
@@ -190,7 +204,7 @@ def _careful(line: str, number: int) -> Rule | Problem:
         return Problem(
             number,
             f"{len(cells)} column{'' if len(cells) == 1 else 's'}: too {'few' if few else 'many'}",
-            "a row has 8 to 10: " + ",".join(COLUMNS[:8]) + "[,numPipeOps[,regBuff]]",
+            f"a row has 8 to 11: {','.join(COLUMNS[:8])}[,numPipeOps[,regBuff[,chunkBytes]]]",
         )
     at = 0
     try:
@@ -216,12 +230,15 @@ def _careful(line: str, number: int) -> Rule | Problem:
         at = 7
         ranks = number_of(cells[7], "a number of ranks", 1, MAX_INT, "matches any")
         at = 8
-        pipe = registered = None
+        pipe = registered = chunk = None
         if len(cells) > 8:
             pipe = number_of(cells[8], "a number of operations", 1, MAX_INT, "matches any")
         at = 9
         if len(cells) > 9:
             registered = number_of(cells[9], "a registration", 0, 1, "matches any")
+        at = 10
+        if len(cells) > 10:
+            chunk = number_of(cells[10], "a chunk size", 1, MAX_CHUNK, "leaves it to NCCL")
     except CellError as error:
         message = f"column {at + 1} ({COLUMNS[at]}): {error.message}"
         return Problem(number, message, error.hint, at + 1)
@@ -229,7 +246,7 @@ def _careful(line: str, number: int) -> Rule | Problem:
         _COLLECTIVES[collective],
         low,
         high,
-        _CHOICES[algorithm, protocol, channels],
+        _with_chunk(_CHOICES[algorithm, protocol, channels], chunk),
         nodes,
         ranks,
         pipe,
@@ -273,11 +290,8 @@ def _header_lines(header: Mapping[str, str]) -> list[str]:
 
 def _row(rule: Rule) -> str:
     choice = rule.choice
-    if choice.chunk_bytes is not None:
-        raise InputError(
-            f"{choice.label}: a chunk size cannot be written to NVIDIA's tuner CSV",
-            hint="leave the chunk size to NCCL",
-        )
+    if choice.chunk_bytes is not None and not 1 <= choice.chunk_bytes <= MAX_CHUNK:
+        raise InputError(f"{choice.label}: a chunk size is 1 to {MAX_CHUNK} bytes")
     if not rule.collective.tuned:
         raise InputError(f"NCCL asks no tuner about {rule.collective.value}")
     cells: list[object] = [
@@ -290,15 +304,15 @@ def _row(rule: Rule) -> str:
         _cell(rule.nodes),
         _cell(rule.ranks),
     ]
-    if rule.pipe_ops is not None or rule.registered is not None:
-        cells.append(_cell(rule.pipe_ops))
-    if rule.registered is not None:
-        cells.append(int(rule.registered))
+    optional = [rule.pipe_ops, rule.registered, choice.chunk_bytes]
+    while optional and optional[-1] is None:
+        optional.pop()
+    cells += [_cell(value) for value in optional]
     return ",".join(map(str, cells))
 
 
 def _cell(number: int | None) -> int:
-    return -1 if number is None else number
+    return -1 if number is None else int(number)
 
 
 def _long(number: int) -> Problem:

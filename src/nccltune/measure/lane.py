@@ -230,7 +230,9 @@ class Lane:
                 continue
             ran = {view.bytes: self._ran.get((view.bytes, base)) for view in views}
             out = [variant for view in views for variant in self.excluded(view.bytes)]
-            trial = trim.next_trial(base, views, ran, out, chunks=self.options.chunks)
+            trial = trim.next_trial(
+                self.collective, base, views, ran, out, chunks=self.options.chunks
+            )
             if trial is not None:
                 # The same rounds at all sizes: rules are proven by what their sizes have in common.
                 first = max(self._next_round[size] for size in trial.sizes)

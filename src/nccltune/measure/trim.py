@@ -15,6 +15,8 @@ from nccltune.measure.conversation import Ran
 from nccltune.measure.rounds import spent_us, timing_us
 from nccltune.measure.view import SizeView
 from nccltune.model.choice import Choice
+from nccltune.model.chunks import chunk_grain, largest_chunk
+from nccltune.model.collective import Collective
 
 CHANNEL_TOLERANCE = 0.02
 """Log time that fewer channels may cost; the rule search's own default."""
@@ -37,6 +39,7 @@ class Trial(NamedTuple):
 
 
 def next_trial(
+    collective: Collective,
     base: Choice,
     views: Sequence[SizeView],
     ran: Mapping[int, Ran | None],
@@ -62,7 +65,7 @@ def next_trial(
             break
     faster = [Choice(base.algorithm, base.protocol, channels) for channels in _more_channels(ran)]
     if chunks:
-        faster += [Choice(base.algorithm, base.protocol, None, chunk) for chunk in _chunks(ran)]
+        faster += _chunk_variants(collective, base, ran)
     for variant in faster:
         if variant not in impossible:
             trial, _ = _judge(base, variant, views, CHANNEL_TOLERANCE)
@@ -125,6 +128,14 @@ def _most_channels(ran: Mapping[int, Ran | None]) -> int:
     return max((item.channels or 0 for item in ran.values() if item), default=0)
 
 
-def _chunks(ran: Mapping[int, Ran | None]) -> list[int]:
+def _chunk_variants(
+    collective: Collective, base: Choice, ran: Mapping[int, Ran | None]
+) -> list[Choice]:
+    """Half and twice what ran at most, but for sizes that NCCL would change: the same would run."""
     most = max((item.chunk_bytes or 0 for item in ran.values() if item), default=0)
-    return [most // 2, most * 2] if most > 1 else []
+    limit = largest_chunk(collective, base) or most * 2
+    return [
+        Choice(base.algorithm, base.protocol, None, chunk)
+        for chunk in (most // 2, most * 2)
+        if chunk_grain(base) <= chunk <= limit
+    ]

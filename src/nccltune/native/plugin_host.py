@@ -115,13 +115,15 @@ class PluginHost:
         pipe_ops: int = 1,
         registered: bool = False,
         costs: Costs | None = None,
+        chunk_bytes: int | None = None,
         log: bool = False,
     ) -> Decision:
         """What comes of one call for `size` bytes, counted as NCCL's tuner does.
 
         Without `costs` every combination that NCCL has for this collective and scale is offered at
         one nominal cost, and what NCCL itself would pick stays unknown. `log` asks for all of the
-        plugin's log lines in place of its warnings alone.
+        plugin's log lines in place of its warnings alone. `chunk_bytes` is the chunk size that NCCL
+        would use by itself, where it asks for one (since 2.30); else the largest that it has.
         """
         assert self._process is not None, "the host is used outside of its with statement"
         request: dict[str, Any] = {
@@ -132,6 +134,8 @@ class PluginHost:
             "registered": registered,
             "log": log,
         }
+        if chunk_bytes is not None:
+            request["chunk_bytes"] = chunk_bytes
         if costs is not None:
             request["costs"] = {
                 f"{algorithm.value}/{protocol.value}": cost

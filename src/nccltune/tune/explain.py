@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from nccltune.model.choice import DEFAULT, choice_label
+from nccltune.model.choice import DEFAULT, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
-from nccltune.native import Decision, LogLine, PluginHost, tuner_path
+from nccltune.native import Decided, Decision, LogLine, PluginHost, tuner_path
 from nccltune.tune.result import Tuning
 
 NEWEST_KNOWN = "2.32.3"
@@ -129,12 +129,32 @@ def check_decisions(config: Path, tuning: Tuning) -> tuple[int, int]:
         ) as host:
             for expected in group.decisions:
                 label = choice_label(expected.choice or DEFAULT)
+                chunk = expected.choice.chunk_bytes if expected.choice else None
                 got = host.decide(
-                    group.collective, expected.bytes, registered=bool(group.registered)
+                    group.collective,
+                    expected.bytes,
+                    registered=bool(group.registered),
+                    # Another one than expected: else it cannot be told from NCCL's own.
+                    chunk_bytes=None if chunk is None else 2 * chunk,
                 )
                 asked += 1
-                agreed += got.label == label
+                agreed += got.label == label or (chunk is not None and _cut(got, expected.choice))
     return agreed, asked
+
+
+def _cut(got: Decision, expected: Choice | None) -> bool:
+    """Whether the decision is as expected but for a chunk size that NCCL cut or rounded, as it did
+    when the choice was measured."""
+    choice = got.decided.choice if isinstance(got.decided, Decided) else None
+    if choice is None or expected is None:
+        return False
+    chunk, wanted = choice.chunk_bytes, expected.chunk_bytes
+    return (
+        msgspec.structs.replace(choice, chunk_bytes=wanted) == expected
+        and chunk is not None
+        and wanted is not None
+        and 0 < chunk <= wanted
+    )
 
 
 def _last_alike(decide: Callable[[int], Decision], label: str, low: int, high: int) -> int:

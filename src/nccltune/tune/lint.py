@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.model.choice import Algorithm, Protocol
+from nccltune.model.chunks import before_chunks, chunk_grain, largest_chunk
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
 from nccltune.model.sizes import format_bytes
@@ -63,13 +64,17 @@ _SMALL_GAP = 0.02
 _SMALL_FILE = 64 << 10
 
 
-def lint_rules(rules: Sequence[NumberedRule]) -> list[LintIssue]:
-    """Everything worth saying about `rules` (in file order), by line."""
+def lint_rules(rules: Sequence[NumberedRule], nccl: str | None = None) -> list[LintIssue]:
+    """Everything worth saying about `rules` (in file order), by line.
+
+    `nccl` is the version that the file says they were measured on.
+    """
     issues = [
         *(issue for item in rules for issue in _unreachable(item)),
         *_shadowed_and_overlapping(rules),
         *_gaps(rules),
         *_units(rules),
+        *_chunks(rules, nccl),
         *_nvidia(rules),
     ]
     return sorted(issues, key=lambda issue: (issue.line or 0, issue.severity != Severity.ERROR))
@@ -217,16 +222,68 @@ def _units(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
         )
 
 
+def _chunks(rules: Sequence[NumberedRule], nccl: str | None) -> Iterator[LintIssue]:
+    """Chunk sizes that do nothing, or not what they say."""
+    chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
+    if chunked and nccl is not None and before_chunks(nccl):
+        yield LintIssue(
+            Severity.WARNING,
+            "chunk",
+            chunked[0].line,
+            f"chunk sizes ({_lines(chunked)}) have no effect on NCCL {nccl}: NCCL asks a tuner for "
+            "them since 2.30",
+        )
+    for line, rule in chunked:
+        chunk, algorithm = rule.choice.chunk_bytes or 0, rule.choice.algorithm
+        least, most = chunk_grain(rule.choice), largest_chunk(rule.collective, rule.choice)
+        if chunk < least:
+            yield LintIssue(
+                Severity.WARNING,
+                "chunk",
+                line,
+                f"a chunk of {chunk} bytes is never used: below {least} NCCL would round it down to"
+                f" 0 with {rule.choice.protocol.value}",
+                f"{least} or more, or -1",
+            )
+        elif most is None:
+            yield LintIssue(
+                Severity.NOTE,
+                "chunk",
+                line,
+                f"with {algorithm.value} a chunk size is used only where it is smaller than NCCL's "
+                "own, as NCCL does not check it against that algorithm's buffer",
+            )
+        elif chunk > most:
+            yield LintIssue(
+                Severity.NOTE,
+                "chunk",
+                line,
+                f"NCCL cuts a chunk of {chunk} bytes to {most} unless its buffers were made larger",
+            )
+
+
+def _lines(items: Sequence[NumberedRule]) -> str:
+    return "line " + ", ".join(str(item.line) for item in items[:5]) + ", ..." * (len(items) > 5)
+
+
 def _nvidia(rules: Sequence[NumberedRule]) -> Iterator[LintIssue]:
     """What NVIDIA's example plugin (2.28 to 2.31) makes of the same file."""
-    unset = [item.line for item in rules if item.rule.choice.channels is None]
+    unset = [item for item in rules if item.rule.choice.channels is None]
     if unset:
-        shown = ", ".join(str(line) for line in unset[:5]) + (", ..." if len(unset) > 5 else "")
         yield LintIssue(
             Severity.NOTE,
             "nvidia",
-            unset[0],
-            f"channels -1 (line {shown}) keeps NCCL's channels here; NVIDIA's example plugin reads "
-            "it as 1 channel, and sets 1 channel for every call without a rule, too",
+            unset[0].line,
+            f"channels -1 ({_lines(unset)}) keeps NCCL's channels here; NVIDIA's example plugin "
+            "reads it as 1 channel, and sets 1 channel for every call without a rule, too",
+            "load our plugin for this file: nccltune env",
+        )
+    chunked = [item for item in rules if item.rule.choice.chunk_bytes is not None]
+    if chunked:
+        yield LintIssue(
+            Severity.NOTE,
+            "nvidia",
+            chunked[0].line,
+            f"NVIDIA's example plugin reads the row ({_lines(chunked)}) without its chunk size",
             "load our plugin for this file: nccltune env",
         )

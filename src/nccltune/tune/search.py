@@ -18,6 +18,9 @@ from nccltune.tune.boundary import boundary
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions
 from nccltune.tune.segment import Segment, segment
 
+_LEAST_CHUNK_GAIN = math.log1p(0.01)
+"""Below this a chunk size is not worth a word in a configuration."""
+
 Weights = Callable[[int], float]
 """The weight of a size: how much its latency counts."""
 
@@ -169,7 +172,21 @@ def _relative_cost(
     gain = table.gain(size, choice)
     if gain is None or weight <= 0 or table.slower(size, choice):
         return math.inf
-    return weight * (toll - gain.value)
+    return weight * (toll + _chunk_price(table, size, choice) - gain.value)
+
+
+def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
+    """What a choice with a chunk size must gain on the same choice without to be preferred to it.
+
+    Twice what ran is often more than the buffer holds: NCCL cuts it, so that both ran the same and
+    the faster of the two is a matter of luck.
+    """
+    if choice.chunk_bytes is None:
+        return 0.0
+    plain = Choice(choice.algorithm, choice.protocol, choice.channels)
+    if table.log_time(size, plain, anywhere=True) is None:
+        return 0.0
+    return max(table.point_noise(), _LEAST_CHUNK_GAIN)
 
 
 def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -> list[Segment]:
@@ -179,7 +196,14 @@ def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -
         logs = [table.log_time(size, choice) for choice in table.choices]
         least = min((log for log in logs if log is not None), default=0.0)
         weight = weights(size)
-        costs.append([math.inf if log is None else weight * (log - least) for log in logs])
+        costs.append(
+            [
+                math.inf
+                if log is None
+                else weight * (log - least + _chunk_price(table, size, choice))
+                for choice, log in zip(table.choices, logs, strict=True)
+            ]
+        )
     penalty = options.penalty + 2 * table.point_noise()
     return segment(costs, penalty, idle_cost=1e6)
 

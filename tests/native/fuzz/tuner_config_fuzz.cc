@@ -11,6 +11,7 @@
 #include "tuner/config.h"
 #include "tuner/first_match.h"
 #include "tuner/rule_set.h"
+#include "tuner/safe_chunk.h"
 
 namespace nccltune::tuner {
 namespace {
@@ -36,6 +37,9 @@ void CheckConfig(const Config& config, std::string_view content) {
     Require(rule.min_bytes <= rule.max_bytes, "ranges are not empty");
     Require(rule.collective < 5 && rule.algorithm < 7 && rule.protocol < 3, "numbers are NCCL's");
     Require(rule.channels <= kMostChannels, "channels are few enough");
+    Require(rule.chunk_bytes <= kLargestChunk, "chunks are small enough");
+    Require(rule.chunk_bytes == 0 || rule.chunk_bytes >= kGrainBytes[rule.protocol],
+            "no chunk is one that NCCL rounds to 0");
     Require(rule.nodes == kAny || rule.nodes > 0, "nodes are any or more than none");
     Require(rule.registered >= -1 && rule.registered <= 1, "registered is any, no or yes");
   }
@@ -59,6 +63,8 @@ void CheckDecisions(const Config& config, Scale scale) {
           rules.TableOf(call.collective)->Find(call.bytes, call.pipe_ops, call.registered, usable);
       Require((expected == nullptr) == (found == nullptr), "both find a rule or neither");
       if (expected == nullptr) continue;
+      Require(rules.TableOf(call.collective)->ChunkOf(found) == expected->chunk_bytes,
+              "both find the same chunk size");
       Require(found->order == expected->line, "both find the same rule");
     }
   }

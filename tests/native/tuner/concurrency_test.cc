@@ -15,7 +15,7 @@ namespace nccltune::tuner {
 namespace {
 
 TEST(Concurrency, ACallSeesAWholeOrderOrNone) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,4,-1,-1\n");
+  const ScopedFile file("allreduce,0,9999,ring,ll,4,-1,-1,-1,-1,8192\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(6, {4, 32});
   std::atomic<bool> stop{false};
@@ -35,6 +35,8 @@ TEST(Concurrency, ACallSeesAWholeOrderOrNone) {
         if (!rule && !one && !other) ++wrong;
         const size_t chunk = tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 512);
         if (chunk != 512 && chunk != 4096) ++wrong;
+        const size_t by_rule = tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kLl, 512);
+        if (by_rule != 512 && by_rule != 8192) ++wrong;
       }
     });
   }

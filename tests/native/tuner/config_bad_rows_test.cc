@@ -19,9 +19,10 @@ constexpr const char* kProtocols = "names are lower case without spaces: ll ll12
 constexpr const char* kSizes = "sizes are whole bytes without a unit, 0 to 2^64-1";
 constexpr const char* kChannels = "-1 leaves it to NCCL, else 1 to 64";
 constexpr const char* kAnyOrMore = "-1 matches any, else 1 or more";
+constexpr const char* kChunks = "-1 leaves it to NCCL, else 1 to 1073741824 bytes";
 constexpr const char* kColumns =
-    "a row has 8 to 10: collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks"
-    "[,numPipeOps[,regBuff]]";
+    "a row has 8 to 11: collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks"
+    "[,numPipeOps[,regBuff[,chunkBytes]]]";
 
 struct BadRow {
   const char* name;
@@ -73,8 +74,8 @@ const BadRow kBadRows[] = {
      "column 9 (numPipeOps): empty; " + std::string(kAnyOrMore)},
     {"OneColumn", "allreduce", "1 column; " + std::string(kColumns)},
     {"SevenColumns", "allreduce,0,1,tree,ll,-1,-1", "7 columns; " + std::string(kColumns)},
-    {"ElevenColumns", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,9",
-     "11 columns; " + std::string(kColumns)},
+    {"TwelveColumns", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,64,9",
+     "12 columns; " + std::string(kColumns)},
     {"MinAboveMax", "allreduce,2,1,tree,ll,-1,-1,-1",
      "column 3 (maxBytes): 1 is less than minBytes 2"},
     {"ZeroChannels", "allreduce,0,1,tree,ll,0,-1,-1",
@@ -92,6 +93,15 @@ const BadRow kBadRows[] = {
     {"BadRegBuff", "allreduce,0,1,tree,ll,-1,-1,-1,-1,2",
      "column 10 (regBuff): '2' is not a registration; -1 matches any, 0 not registered, 1 "
      "registered"},
+    {"NoChunk", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,0",
+     "column 11 (chunkBytes): '0' is not a chunk size; " + std::string(kChunks)},
+    {"ChunkTooLarge", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,1073741825",
+     "column 11 (chunkBytes): '1073741825' is not a chunk size; " + std::string(kChunks)},
+    {"ChunkWithUnit", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,64K",
+     "column 11 (chunkBytes): '64K' is not a chunk size; did you mean '65536'? " +
+         std::string(kChunks)},
+    {"EmptyChunk", "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,",
+     "column 11 (chunkBytes): empty; " + std::string(kChunks)},
     {"ControlCharacters", "allreduce,0,1,tr\x1b[31mee,ll,-1,-1,-1",
      "column 4 (algorithm): 'tr\\x1b[31mee' is not an algorithm; " + std::string(kAlgorithms)},
     {"LoneCarriageReturn", "allreduce,0,1,tree,ll,-1,-1,-1\rallreduce",

@@ -13,7 +13,7 @@ namespace nccltune::tuner {
 namespace {
 
 TEST(Config, ReadsEveryColumn) {
-  const Config config = ParseConfig("reducescatter,1024,2048,nvls_tree,ll128,8,4,32,2,1\n");
+  const Config config = ParseConfig("reducescatter,1024,2048,nvls_tree,ll128,8,4,32,2,1,65536\n");
   ASSERT_EQ(config.rules.size(), 1U);
   EXPECT_EQ(config.bad_lines, 0U);
   EXPECT_TRUE(config.problems.empty());
@@ -28,10 +28,45 @@ TEST(Config, ReadsEveryColumn) {
   EXPECT_EQ(rule.ranks, 32);
   EXPECT_EQ(rule.pipe_ops, 2);
   EXPECT_EQ(rule.registered, 1);
+  EXPECT_EQ(rule.chunk_bytes, 65536U);
   EXPECT_EQ(rule.line, 1U);
 }
 
-TEST(Config, LastTwoColumnsAreOptional) {
+TEST(Config, ChunkSizes) {
+  const Config config = ParseConfig(
+      "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,16\n"
+      "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,1073741824\n"
+      "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,-1\n"
+      "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1\n");
+  ASSERT_EQ(config.rules.size(), 4U);
+  EXPECT_TRUE(config.problems.empty());
+  EXPECT_EQ(config.rules[0].chunk_bytes, 16U);
+  EXPECT_EQ(config.rules[1].chunk_bytes, kLargestChunk);
+  EXPECT_EQ(config.rules[2].chunk_bytes, 0U);
+  EXPECT_EQ(config.rules[3].chunk_bytes, 0U);
+}
+
+TEST(Config, ChunkSizesBelowTheGrainAreNotPassedOn) {
+  const Config config = ParseConfig(
+      "allreduce,0,1,tree,ll,-1,-1,-1,-1,-1,15\n"
+      "allreduce,0,1,tree,ll128,-1,-1,-1,-1,-1,1919\n"
+      "allreduce,0,1,tree,simple,-1,-1,-1,-1,-1,511\n"
+      "allreduce,0,1,tree,simple,-1,-1,-1,-1,-1,512\n");
+  ASSERT_EQ(config.rules.size(), 4U);
+  EXPECT_EQ(config.bad_lines, 0U);
+  ASSERT_EQ(config.problems.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(config.problems[i].bad);
+    EXPECT_EQ(config.problems[i].line, i + 1);
+    EXPECT_EQ(config.rules[i].chunk_bytes, 0U);
+  }
+  EXPECT_EQ(config.problems[1].text,
+            "column 11 (chunkBytes): not passed on below 1920 bytes, which NCCL would round down "
+            "to 0 with this protocol");
+  EXPECT_EQ(config.rules[3].chunk_bytes, 512U);
+}
+
+TEST(Config, LastThreeColumnsAreOptional) {
   const Config config = ParseConfig(
       "allreduce,0,1,tree,ll,-1,-1,-1\n"
       "allreduce,0,1,tree,ll,-1,-1,-1,3\n");

@@ -220,6 +220,37 @@ TEST_P(ChunkControlTest, ForcedChunkSizes) {
   EXPECT_EQ(tuner.AskChunk(abi::kBroadcast, abi::kRing, abi::kSimple, 1024), 1024U);
 }
 
+TEST_P(ChunkControlTest, OrdersGoBeforeARulesChunkSize) {
+  const ScopedFile file("allreduce,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  const auto chunk = [&tuner] {
+    return tuner.AskChunk(abi::kAllReduce, abi::kRing, abi::kSimple, 1024);
+  };
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 32768U);
+  nccltune_tuner_force(abi::kAllReduce, abi::kRing, abi::kSimple, -1, 65536);
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 65536U);
+  nccltune_tuner_force(abi::kAllReduce, abi::kRing, abi::kSimple, -1, 0);
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 1024U);
+  nccltune_tuner_force(abi::kAllReduce, -1, -1, -1, 0);  // NCCL's default
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 1024U);
+  nccltune_tuner_release(abi::kAllReduce);
+  EXPECT_EQ(chunk(), 1024U);  // no rule was taken for that call
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 32768U);
+  // The record names what the rule gave.
+  nccltune_tuner_record(1);
+  tuner.Ask(MakeCall(5));
+  EXPECT_EQ(chunk(), 32768U);
+  EXPECT_EQ(LastDecision().source, NCCLTUNE_TUNER_BY_RULE);
+  EXPECT_EQ(LastDecision().chunk_bytes_before, 1024U);
+  EXPECT_EQ(LastDecision().chunk_bytes, 32768U);
+}
+
 TEST_P(ChunkControlTest, UnsafeChunkSizesAreRefused) {
   const TestTuner tuner(version(), kScale);
   // Below the grain of LL128 NCCL would make it 0.

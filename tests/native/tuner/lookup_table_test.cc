@@ -74,6 +74,25 @@ TEST(LookupTable, TheFirstRowWinsWhereRowsOverlap) {
   EXPECT_EQ(LineAt(table, 21), 8U);
 }
 
+TEST(LookupTable, ChunkSizesStandBesideTheirCandidates) {
+  std::vector<Rule> rules = {MakeRule(1, 0, 9), MakeRule(2, 10, 19), MakeRule(3, 20, 29)};
+  EXPECT_FALSE(Built(rules).has_chunks());
+  EXPECT_EQ(Built(rules).ChunkOf(nullptr), 0U);
+  rules[1].chunk_bytes = kLargestChunk;
+  const LookupTable table = Built(rules);
+  ASSERT_TRUE(table.has_chunks());
+  EXPECT_EQ(table.ChunkOf(table.Find(5, 1, 0, kEverything)), 0U);
+  EXPECT_EQ(table.ChunkOf(table.Find(15, 1, 0, kEverything)), kLargestChunk);
+  EXPECT_EQ(table.ChunkOf(table.Find(25, 1, 0, kEverything)), 0U);
+  EXPECT_EQ(table.ChunkOf(table.Find(35, 1, 0, kEverything)), 0U);
+}
+
+TEST(LookupTable, AShadowedChunkSizeIsNone) {
+  std::vector<Rule> rules = {MakeRule(1, 0, 9), MakeRule(2, 0, 9)};
+  rules[1].chunk_bytes = 4096;
+  EXPECT_FALSE(Built(rules).has_chunks());
+}
+
 TEST(LookupTable, FallsThroughToTheNextUsableRow) {
   const LookupTable table =
       Built({MakeRule(1, 0, 9, abi::kNvls, abi::kSimple), MakeRule(2, 0, 9, abi::kRing)});
@@ -118,7 +137,8 @@ uint64_t RandomSize(std::mt19937_64* random) {
   }
 }
 
-std::vector<Rule> RandomRules(std::mt19937_64* random, size_t count, bool with_conditions) {
+std::vector<Rule> RandomRules(std::mt19937_64* random, size_t count, bool with_conditions,
+                              bool with_chunks = false) {
   std::vector<Rule> rules;
   for (size_t i = 0; i < count; ++i) {
     uint64_t low = RandomSize(random);
@@ -128,6 +148,8 @@ std::vector<Rule> RandomRules(std::mt19937_64* random, size_t count, bool with_c
                          static_cast<int>((*random)() % abi::kNumAlgorithms),
                          static_cast<int>((*random)() % abi::kNumProtocols));
     rule.channels = static_cast<uint8_t>((*random)() % (kMostChannels + 1));
+    if (with_chunks && (*random)() % 2 == 0)
+      rule.chunk_bytes = 1 + static_cast<uint32_t>((*random)() % kLargestChunk);
     if (with_conditions) {
       rule.pipe_ops = static_cast<int32_t>((*random)() % 4) - 1;
       if (rule.pipe_ops == 0) rule.pipe_ops = kAny;
@@ -169,6 +191,7 @@ void CompareWithFirstMatch(std::mt19937_64* random, const std::vector<Rule>& rul
     ASSERT_EQ(found->algorithm, expected->algorithm);
     ASSERT_EQ(found->protocol, expected->protocol);
     ASSERT_EQ(found->channels, expected->channels);
+    ASSERT_EQ(table.ChunkOf(found), expected->chunk_bytes);
   }
 }
 
@@ -177,7 +200,7 @@ TEST(LookupTable, AgreesWithPlainFirstMatch) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const size_t count = 1 + random() % 40;
-    CompareWithFirstMatch(&random, RandomRules(&random, count, seed % 2 == 0));
+    CompareWithFirstMatch(&random, RandomRules(&random, count, seed % 2 == 0, seed % 3 == 0));
     if (HasFatalFailure()) return;
   }
 }

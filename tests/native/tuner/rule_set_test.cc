@@ -40,6 +40,18 @@ TEST(RuleSet, CountsWhatNoCallCanReach) {
   EXPECT_EQ(counts.with_channels, 1U);
 }
 
+TEST(RuleSet, CountsChunkSizesThatCanBeReached) {
+  const RuleCounts counts = CountsOf(
+      "allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n"
+      "allreduce,2,7,tree,ll,-1,-1,-1,-1,-1,8192\n"    // covered
+      "allreduce,0,9,ring,ll,-1,4,32,-1,-1,4096\n"     // another scale
+      "allreduce,0,9,ring,simple,-1,-1,-1,-1,-1,-1\n"  // none
+      "allgather,0,9,ring,ll,-1,-1,-1,2,1,4096\n",
+      {1, 8});
+  EXPECT_EQ(counts.applied, 3U);
+  EXPECT_EQ(counts.with_chunk, 2U);
+}
+
 TEST(RuleSet, RowsOnRegistrationNeedAnInterfaceThatTells) {
   const char* const content =
       "allreduce,0,9,tree,ll,-1,-1,-1,-1,1\n"

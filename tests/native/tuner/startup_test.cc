@@ -243,6 +243,14 @@ TEST_F(StartupTest, ChannelsAreSaidToBeCapsSince231) {
   EXPECT_EQ(Start(ScopedFile(kRule), 6).at(0).find("channels only lower"), std::string::npos);
 }
 
+TEST_F(StartupTest, ChunkSizesNeedAnInterfaceThatAsks) {
+  const ScopedFile file("allreduce,0,9,tree,ll,-1,-1,-1,-1,-1,4096\n");
+  EXPECT_NE(Start(file, 5).at(0).find("; chunk sizes have no effect before NCCL 2.30"),
+            std::string::npos);
+  EXPECT_EQ(Start(file, 6).at(0).find("chunk"), std::string::npos);
+  EXPECT_EQ(Start(ScopedFile(kRule), 5).at(0).find("chunk"), std::string::npos);
+}
+
 TEST_F(StartupTest, RulesOnRegistrationAreCountedForOldInterfaces) {
   const ScopedFile file("allreduce,0,9,tree,ll,8,-1,-1,-1,1\n");
   EXPECT_NE(Start(file, 3).at(0).find("0 of 1 rule applies"), std::string::npos);

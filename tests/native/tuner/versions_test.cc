@@ -215,6 +215,110 @@ TEST_P(ChunkVersionsTest, ChunkSizesAreLeftAlone) {
   }
 }
 
+// What getChunkSize is told after getCollInfo was asked about so many bytes.
+size_t ChunkFor(const TestTuner& tuner, uint64_t bytes, int algorithm, int protocol) {
+  tuner.Ask(AllReduce(bytes));
+  return tuner.AskChunk(abi::kAllReduce, algorithm, protocol, 8192);
+}
+
+TEST_P(ChunkVersionsTest, TheRuleOfTheCallGivesTheChunkSize) {
+  const ScopedFile file(
+      "allreduce,0,999,tree,simple,-1,-1,-1\n"
+      "allreduce,1000,1999,tree,simple,-1,-1,-1,-1,-1,65536\n"
+      "allreduce,2000,2999,tree,simple,-1,-1,-1,-1,-1,4096\n"
+      "allreduce,3000,3999,ring,simple,-1,-1,-1,-1,-1,65536\n"
+      "broadcast,0,9999,ring,simple,-1,-1,-1,-1,-1,32768\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  // NCCL tells the share of a channel: the size of the call is known from getCollInfo alone.
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
+  EXPECT_EQ(ChunkFor(tuner, 1000, abi::kTree, abi::kSimple), 65536U);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 16384), 65536U);  // mid, high
+  EXPECT_EQ(ChunkFor(tuner, 2999, abi::kTree, abi::kSimple), 4096U);
+  EXPECT_EQ(ChunkFor(tuner, 3500, abi::kRing, abi::kSimple), 65536U);
+  // A rule without one, and no rule, leave NCCL's own behind a rule with one.
+  EXPECT_EQ(ChunkFor(tuner, 999, abi::kTree, abi::kSimple), 8192U);
+  ChunkFor(tuner, 1000, abi::kTree, abi::kSimple);
+  EXPECT_EQ(ChunkFor(tuner, 5000, abi::kTree, abi::kSimple), 8192U);
+  // NCCL runs something else than the rule says, or another collective: not meant for it.
+  EXPECT_EQ(ChunkFor(tuner, 1500, abi::kRing, abi::kSimple), 8192U);
+  EXPECT_EQ(ChunkFor(tuner, 1500, abi::kTree, abi::kLl), 8192U);
+  EXPECT_EQ(ChunkFor(tuner, 1500, -1, -1), 8192U);
+  EXPECT_EQ(ChunkFor(tuner, 1500, 256, 512), 8192U);
+  EXPECT_EQ(tuner.AskChunk(abi::kBroadcast, abi::kTree, abi::kSimple, 8192), 8192U);
+  EXPECT_EQ(tuner.AskChunk(5, abi::kTree, abi::kSimple, 8192), 8192U);
+  EXPECT_EQ(tuner.AskChunk(-1, abi::kTree, abi::kSimple, 8192), 8192U);
+  // Without a context, as after no memory at init, everything is NCCL's.
+  size_t chunk = 8192;
+  host::ChunkCall call;
+  call.collective = abi::kAllReduce;
+  call.combination = {abi::kTree, abi::kSimple};
+  call.chunk_bytes = &chunk;
+  EXPECT_EQ(tuner.interface().GetChunkSize(nullptr, call), abi::kSuccess);
+  EXPECT_EQ(chunk, 8192U);
+}
+
+TEST_P(ChunkVersionsTest, AChunkSizeGoesWithARowThatNcclCanRun) {
+  const ScopedFile file(
+      "allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,4096\n"
+      "allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  CostTable table;
+  table.at(abi::kNvls, abi::kSimple) = abi::kIgnore;
+  tuner.Ask(AllReduce(5), table);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 8192), 8192U);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 65536U);
+}
+
+TEST_P(ChunkVersionsTest, ConditionsOfARowHoldForItsChunkSize) {
+  const ScopedFile file(
+      "allreduce,0,999,tree,simple,-1,-1,-1,2,-1,4096\n"
+      "allreduce,0,999,tree,simple,-1,-1,-1,-1,1,2048\n"
+      "allreduce,0,999,tree,simple,-1,-1,-1\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  Call call = AllReduce(5);
+  tuner.Ask(call);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
+  call.registered = 1;
+  tuner.Ask(call);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 2048U);
+  call.pipe_ops = 2;
+  tuner.Ask(call);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 4096U);
+}
+
+TEST_P(ChunkVersionsTest, ARulesChunkSizeMustBeSafe) {
+  const ScopedFile file("allreduce,0,999,nvls,simple,-1,-1,-1,-1,-1,65536\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  tuner.Ask(AllReduce(5));
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 32768), 32768U);
+  EXPECT_EQ(tuner.AskChunk(abi::kAllReduce, abi::kNvls, abi::kSimple, 131072), 65536U);
+}
+
+TEST_P(ChunkVersionsTest, CommunicatorsDoNotShareTheirChunkSizes) {
+  const ScopedFile file("allreduce,0,999,tree,simple,-1,-1,-1,-1,-1,65536\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
+  const TestTuner one(version(), kScale);
+  const TestTuner other(version(), kScale);
+  one.Ask(AllReduce(5));
+  other.Ask(AllReduce(5000));
+  EXPECT_EQ(one.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 65536U);
+  EXPECT_EQ(other.AskChunk(abi::kAllReduce, abi::kTree, abi::kSimple, 8192), 8192U);
+}
+
+TEST_P(VersionsTest, AChunkSizeChangesNothingElse) {
+  const ScopedFile with("allreduce,0,999,tree,simple,8,-1,-1,-1,-1,65536\n");
+  const ScopedVariable config("NCCLTUNE_CONFIG", with.path().c_str());
+  const TestTuner tuner(version(), kScale);
+  const Answer answer = tuner.Ask(AllReduce(5));
+  EXPECT_EQ(Chosen(answer, version()), (Pair{abi::kTree, abi::kSimple}));
+  EXPECT_EQ(answer.channels, 8);
+  EXPECT_EQ(tuner.interface().has_chunk_size(), version() >= 6);
+}
+
 TEST_P(VersionsTest, WorksWithoutALogger) {
   const ScopedFile file("nonsense\nallreduce,0,9999,ring,ll,-1,-1,-1\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
@@ -224,7 +328,7 @@ TEST_P(VersionsTest, WorksWithoutALogger) {
 }
 
 TEST_P(VersionsTest, CollectivesAreNotLogged) {
-  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1\n");
+  const ScopedFile file("allreduce,0,9999,ring,ll,-1,-1,-1,-1,-1,2048\n");
   const ScopedVariable config("NCCLTUNE_CONFIG", file.path().c_str());
   const TestTuner tuner(version(), kScale);
   EXPECT_EQ(TakeLog().size(), 1U);

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nccltune.formats.tuner_csv import (
     COLUMNS,
+    MAX_CHUNK,
     MAX_LINE,
     MAX_RULES,
     config_hash,
@@ -93,9 +94,13 @@ def test_the_header() -> None:
         (ROW.replace(",4,32", ",4,³"), "column 8 (nRanks)", "-1 matches any"),
         (ROW + ",0", "column 9 (numPipeOps): '0'", "-1 matches any"),
         (ROW + ",1,2", "column 10 (regBuff): '2'", "0 to 1"),
-        (ROW + ",1,1,1", "11 columns: too many", "8 to 10"),
-        ("allreduce,0,65536,tree,ll,-1,4", "7 columns: too few", "8 to 10"),
-        ("ring", "1 column: too few", "8 to 10"),
+        (ROW + ",1,1,0", "column 11 (chunkBytes): '0'", "1 to 1073741824"),
+        (ROW + ",1,1,1073741825", "column 11 (chunkBytes): '1073741825'", "leaves it to NCCL"),
+        (ROW + ",1,1,64K", "column 11 (chunkBytes): '64K'", "leaves it to NCCL"),
+        (ROW + ",1,1,", "column 11 (chunkBytes): empty", "leaves it to NCCL"),
+        (ROW + ",1,1,1,1", "12 columns: too many", "8 to 11"),
+        ("allreduce,0,65536,tree,ll,-1,4", "7 columns: too few", "8 to 11"),
+        ("ring", "1 column: too few", "8 to 11"),
     ],
 )
 def test_problems(row: str, message: str, hint: str) -> None:
@@ -178,6 +183,26 @@ def test_what_is_written() -> None:
     assert parse_rules(text).header == header
 
 
+def test_chunk_sizes() -> None:
+    from msgspec.structs import replace
+
+    chunked = replace(RULE, choice=replace(RULE.choice, chunk_bytes=65536))
+    text = write_rules([RULE, chunked, replace(chunked, registered=True)], {})
+    assert text.splitlines() == [
+        "# colltype,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff,"
+        "chunkBytes",
+        ROW,
+        ROW + ",-1,-1,65536",
+        ROW + ",-1,1,65536",
+    ]
+    assert [item.rule for item in parse_rules(text).rules][1] == chunked
+    for blank in (" {}", "{} ", "\t{}"):
+        (read,) = parse_rules(ROW + ",-1,-1," + blank.format(65536)).rules
+        assert read.rule == chunked
+    (unset,) = parse_rules(ROW + ",-1,-1,-1").rules
+    assert unset.rule == RULE
+
+
 def test_long_and_awkward_header_values() -> None:
     header = {
         "study": 'a "b"\nc',
@@ -198,8 +223,8 @@ def test_long_and_awkward_header_values() -> None:
 def test_what_the_format_cannot_hold() -> None:
     from msgspec.structs import replace
 
-    with pytest.raises(InputError, match="chunk"):
-        write_rules([replace(RULE, choice=replace(RULE.choice, chunk_bytes=4096))], {})
+    with pytest.raises(InputError, match="1 to 1073741824 bytes"):
+        write_rules([replace(RULE, choice=replace(RULE.choice, chunk_bytes=MAX_CHUNK + 1))], {})
     with pytest.raises(InputError, match="asks no tuner"):
         write_rules([replace(RULE, collective=Collective.ALLTOALL)], {})
 
@@ -216,6 +241,7 @@ any_rule = st.builds(
         st.sampled_from(ALGORITHMS),
         st.sampled_from(PROTOCOLS),
         st.none() | st.integers(1, 64),
+        st.none() | st.integers(1, MAX_CHUNK),
     ),
     st.none() | st.integers(1, (1 << 31) - 1),
     st.none() | st.integers(1, (1 << 31) - 1),

@@ -314,26 +314,36 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
     assert rule.choice.channels == 32
 
 
-def test_a_chunk_size_is_tried_where_the_interface_has_one() -> None:
+@pytest.mark.parametrize(
+    ("chunks", "label", "ran_kib", "tried_kib"),
+    [
+        (False, "ring/simple", 128, set()),
+        (True, "ring/simple", 128, {64, 256}),
+        # NCCL cuts chunks of LL to 32 KiB: the same would run.
+        (True, "ring/ll", 32, {16}),
+    ],
+)
+def test_a_chunk_size_is_tried_where_it_may_change_something(
+    *, chunks: bool, label: str, ran_kib: int, tried_kib: set[int]
+) -> None:
     def exact(size: int, chosen: object) -> float | None:
         if chosen == DEFAULT:
             return 2 * (50 + size / 10e3)
         assert isinstance(chosen, Choice)
-        fast = 0.9 if chosen.chunk_bytes == 256 * K else 1.0
+        fast = 0.9 if chosen.chunk_bytes == 2 * ran_kib * K else 1.0
         return fast * (50 + size / 10e3)
 
     def ran(size: int, chosen: object) -> Ran | None:
-        return Ran("ring", "simple", channels=1, chunk_bytes=128 * K)
+        algorithm, protocol = label.split("/")
+        if chosen == DEFAULT:
+            return None
+        return Ran(algorithm, protocol, channels=1, chunk_bytes=ran_kib * K)
 
-    def ran_unlike_default(size: int, chosen: object) -> Ran | None:
-        return None if chosen == DEFAULT else ran(size, chosen)
-
-    for chunks in (False, True):
-        platform = Platform(exact, noise=0.005, ran=ran_unlike_default)
-        plan = Plan([lane(["ring/simple"], options=Options(chunks=chunks))])
-        drive(plan, platform)
-        tried = {key.choice.chunk_bytes for key in platform.points if key.choice != DEFAULT}  # type: ignore[union-attr]
-        assert tried == ({None, 64 * K, 256 * K} if chunks else {None})
+    platform = Platform(exact, noise=0.005, ran=ran)
+    plan = Plan([lane([label], options=Options(chunks=chunks))])
+    drive(plan, platform)
+    tried = {key.choice.chunk_bytes for key in platform.points if isinstance(key.choice, Choice)}
+    assert tried == {None, *(chunk * K for chunk in tried_kib)}
 
 
 def test_the_full_grid_is_the_full_grid() -> None:

@@ -20,8 +20,8 @@ def rule(low: int, high: int, choice: str = "tree/ll/4", **conditions: object) -
     return Rule(collective, low, high, parsed, **conditions)  # type: ignore[arg-type]
 
 
-def lint(*rules: Rule) -> list[LintIssue]:
-    return lint_rules([NumberedRule(line, item) for line, item in enumerate(rules, 1)])
+def lint(*rules: Rule, nccl: str | None = None) -> list[LintIssue]:
+    return lint_rules([NumberedRule(line, item) for line, item in enumerate(rules, 1)], nccl)
 
 
 def kinds(*rules: Rule) -> list[tuple[str, int | None]]:
@@ -73,6 +73,34 @@ def test_what_nccl_cannot_run_is_said() -> None:
 
 def test_sizes_that_look_like_kib_are_questioned() -> None:
     assert kinds(rule(0, 64), rule(65, 1024, "ring/ll/4")) == [("units", None)]
+
+
+def test_chunk_sizes_need_nccl_2_30() -> None:
+    chunked = rule(0, M, "tree/ll/4/16384")
+    (warning, note) = lint(chunked, rule(M + 1, 9 * M, "ring/simple/8/65536"), nccl="2.28.9")
+    assert (warning.kind, warning.severity, warning.line) == ("chunk", Severity.WARNING, 1)
+    assert "line 1, 2" in warning.message
+    assert "NCCL 2.28.9" in warning.message
+    assert (note.kind, note.severity) == ("nvidia", Severity.NOTE)
+    for version in ("2.30", "2.32.3", "3.1", "someday", None):
+        assert [issue.kind for issue in lint(chunked, nccl=version)] == ["nvidia"]
+    assert lint(rule(0, M), nccl="2.28.9") == []
+
+
+def test_chunk_sizes_that_nccl_would_not_run() -> None:
+    def of(choice: str, **more: object) -> list[Severity]:
+        return [
+            issue.severity for issue in lint(rule(0, M, choice, **more)) if issue.kind == "chunk"
+        ]
+
+    assert of("tree/ll128/4/1919") == [Severity.WARNING]
+    assert of("tree/ll128/4/1920") == []
+    assert of("tree/ll/4/65536") == [Severity.NOTE]
+    assert of("tree/ll/4/32768") == []
+    assert of("tree/simple/4/524289") == [Severity.NOTE]
+    assert of("ring/simple/4/2097152") == []
+    assert of("ring/simple/4/2097152", collective=Collective.BROADCAST) == [Severity.NOTE]
+    assert of("nvls/simple/4/65536") == [Severity.NOTE]
 
 
 def test_channels_left_to_nccl_are_read_otherwise_by_nvidias_example() -> None:

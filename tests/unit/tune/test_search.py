@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -199,6 +200,38 @@ def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
 
     (rule,) = tuned(measure(SIZES, channels, noise=0.002)).rules
     assert rule.rule.choice.channels == 8
+
+
+def test_a_chunk_size_must_beat_the_same_choice_without_one() -> None:
+    def chunks(better: float) -> Callable[[int], dict[str, float]]:
+        return lambda size: {
+            "default": 2 * (10 + size / 1e5),
+            "tree/ll": 10 + size / 1e5,
+            "tree/ll/-/65536": (10 + size / 1e5) / better,
+        }
+
+    # NCCL cut it: the same ran twice, and one of the two is always ahead by a little.
+    (rule,) = tuned(measure(SIZES, chunks(1.002), noise=0.002)).rules
+    assert rule.rule.choice.label == "tree/ll"
+    (rule,) = tuned(measure(SIZES, chunks(1.2), noise=0.002)).rules
+    assert rule.rule.choice.label == "tree/ll/-/65536"
+    assert rule.gain == pytest.approx(2.4, rel=0.02)
+
+
+def test_a_chunk_size_that_wins_somewhere_is_a_rule_of_its_own() -> None:
+    def chunks(size: int) -> dict[str, float]:
+        return {
+            "default": 20 + size / 5e4,
+            "ring/simple": 10 + size / 1e5,
+            "ring/simple/-/131072": 10 + size / (2e5 if size > M else 0.8e5),
+        }
+
+    small, large = tuned(measure(SIZES, chunks, noise=0.002)).rules
+    assert (small.rule.choice.label, large.rule.choice.label) == (
+        "ring/simple",
+        "ring/simple/-/131072",
+    )
+    assert small.rule.max_bytes + 1 == large.rule.min_bytes
 
 
 def test_weights_decide_what_is_worth_a_rule() -> None:

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL (2.30 and later) does with a chunk size from a tuner; `calcCollChunking` in 2.30.7."""
+
+import re
+
+from nccltune.model.choice import Algorithm, Choice, Protocol
+from nccltune.model.collective import Collective
+
+CHUNKS_SINCE = (2, 30)
+"""The first NCCL that asks a tuner for chunk sizes (interface v6)."""
+_GRAIN = {Protocol.LL: 16, Protocol.LL128: 1920, Protocol.SIMPLE: 512}
+_LL, _LL128, _SIMPLE = 32 << 10, (4800 << 10) // 8 // 16 * 15, 512 << 10
+_RING_SLOTS = 4
+_CUT = frozenset({Algorithm.TREE, Algorithm.RING, Algorithm.PAT})
+_ONE_SLOT = frozenset({Collective.BROADCAST, Collective.REDUCE})
+
+
+def before_chunks(version: str) -> bool:
+    """Whether this NCCL (`2.28.9`) never asks a tuner for a chunk size; not where it is no
+    version."""
+    match = re.match(r"(\d+)\.(\d+)", version)
+    return match is not None and (int(match[1]), int(match[2])) < CHUNKS_SINCE
+
+
+def chunk_grain(choice: Choice) -> int:
+    """Bytes of which a chunk is a multiple; a smaller one would become 0."""
+    return _GRAIN[choice.protocol]
+
+
+def largest_chunk(collective: Collective, choice: Choice) -> int | None:
+    """Bytes to which NCCL cuts a chunk with its default buffer sizes; None where it checks against
+    another buffer than the one that the algorithm uses."""
+    if choice.algorithm not in _CUT:
+        return None
+    if choice.protocol is Protocol.LL:
+        return _LL
+    if choice.protocol is Protocol.LL128:
+        return _LL128
+    slots = _RING_SLOTS if choice.algorithm is Algorithm.RING and collective not in _ONE_SLOT else 1
+    return _SIMPLE * slots
