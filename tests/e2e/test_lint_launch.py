@@ -104,19 +104,19 @@ def _openmpi(mpirun: str, show: list[str], flavor: object) -> None:
 
 
 def test_open_mpi_4_maps_as_predicted() -> None:
-    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_4", ""), "mpirun.openmpi", "mpirun"], 4)
+    mpirun = _launcher(["mpirun.openmpi", "mpirun"], 4)
     _openmpi(mpirun, ["--display-map"], OPENMPI_4)
 
 
 def test_open_mpi_5_maps_as_predicted() -> None:
-    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_5", ""), "mpirun", "prterun"], 5)
+    mpirun = _launcher([f"{os.environ.get('OPENMPI5_BIN', '')}/mpirun", "mpirun", "prterun"], 5)
     _openmpi(mpirun, ["--display", "map"], OPENMPI_5)
 
 
 @pytest.mark.parametrize("total", [[], ["-n", "3"]])
 @pytest.mark.parametrize("way", [[], ["-N", "2"]])
 def test_open_mpi_starts_what_is_predicted(total: list[str], way: list[str]) -> None:
-    mpirun = _launcher([os.environ.get("NCCLTUNE_OPENMPI_4", ""), "mpirun.openmpi", "mpirun"], 4)
+    mpirun = _launcher(["mpirun.openmpi", "mpirun"], 4)
     options = ["--host", "localhost:4", "--bind-to", "none", *total, *way]
     predicted = _predicted(["mpirun", *options, "echo", "here"], OPENMPI_4)
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
