@@ -6,11 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from nccltune.launch.lint.check import check
+from nccltune.launch.lint.command import Site
+from nccltune.launch.lint.source import from_words
 
 from .bench_runs import eventually
 
@@ -126,3 +131,25 @@ def test_a_job_that_can_never_start_is_told_with_its_reason(
     assert said["state"] == "pending"
     assert "PartitionConfig" in talk
     assert queue(slurm) == ""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-N 2",
+        "-N 2 -n 2",
+        "-N 8 -n 2",
+        "-N 1 -n 3",
+        "-N 2 --ntasks-per-node=3",
+        "-n 4 --ntasks-per-node=2",
+        "-N 2 -n 8 --ntasks-per-node=2",
+    ],
+)
+def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str]) -> None:
+    words = ["srun", *options.split(), "--mpi=none", "sh", "-c", "echo $SLURMD_NODENAME"]
+    done = subprocess.run(words, env=slurm, capture_output=True, text=True, check=True, timeout=60)
+    (found,) = from_words(words, Site())
+    ((prediction, _),) = check(found.line, found.site).predictions
+    assert prediction.placement is not None
+    predicted = [node.processes for node in prediction.placement.nodes]
+    assert sorted(Counter(done.stdout.split()).values()) == sorted(predicted)

@@ -119,6 +119,8 @@ SWAPS = [
     (HYDRA, "-n 16", "-n 2", "total-below-per-node"),
     (HYDRA, "mpiexec.hydra", "NCCL_IB_HCA=mlx5 mpiexec.hydra -genvnone", "env-not-exported"),
     (SRUN, "-N 2 --ntasks-per-node=8", "-N 8 -n 2", "srun-N-is-nodes"),
+    (SRUN, "-N 2 --ntasks-per-node=8", "-N 2 -n 24 --ntasks-per-node=8",
+     "srun-per-node-forgotten"),
     (SRUN, "-N 2", "-x NCCL_DEBUG=INFO -N 2", "srun-x"),
     (SRUN, "-g 1", "-g 8", "too-many-gpus"),
     (SRUN, "--mpi=pmix", "-ppn 8", "option-unknown"),
@@ -173,3 +175,10 @@ def test_a_line_that_only_one_version_takes_is_for_that_version() -> None:
     assert [flavor.words for flavor in judged.flavors] == ["Open MPI 5.0"]
     assert not judged.is_wrong
     assert "option-of-one-version" in {held.finding.id for held in judged.findings}
+
+
+def test_tasks_without_a_share_of_each_node_are_noted() -> None:
+    judged = verdict(SRUN.replace("--ntasks-per-node=8", "-n 16"), TWO)
+    assert "srun-per-node-unsaid" in ids(judged)
+    assert not judged.is_wrong
+    assert "srun-per-node-unsaid" not in ids(verdict(SRUN, TWO))

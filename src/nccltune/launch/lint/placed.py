@@ -178,13 +178,11 @@ def hydra(ask: Ask, slots: Sequence[int]) -> list[int] | str:
     return [own + more for own, more in zip(counts, _filled(left, blocks), strict=True)]
 
 
-def slurm(ask: Ask, nodes: int) -> list[int] | str:
+def slurm(ask: Ask, nodes: int) -> list[int]:
     """Tasks of each node: even, where the options do not say it (which needs equal nodes)."""
     total = ask.total
     if total is None:
         return [1 if ask.per_node is None else ask.per_node] * nodes
-    if ask.per_node is not None and total > ask.per_node * nodes:
-        # srun takes --ntasks-per-node for a maximum when -n is there.
-        return f"{total} tasks are more than {ask.per_node} on each of {count(nodes, 'node')}"
+    # More than --ntasks-per-node allows: srun (22.05) warns, forgets that option and goes on.
     share, rest = divmod(total, nodes)
     return [share + (at < rest) for at in range(nodes)]

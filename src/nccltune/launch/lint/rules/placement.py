@@ -79,6 +79,41 @@ def wraps(view: View) -> Iterator[Finding]:
     )
 
 
+def per_node_forgotten(view: View) -> Iterator[Finding]:
+    """srun forgets --ntasks-per-node where -n asks for more than that."""
+    ask, total = _ask(view), _total(view)
+    if view.flavor.launcher is not Launcher.SLURM or total is None:
+        return
+    nodes = len(view.prediction.hosts)
+    if ask.total is None or ask.per_node is None or ask.total <= ask.per_node * nodes:
+        return
+    right = ask.per_node * nodes
+    yield Finding(
+        Severity.ERROR,
+        "srun-per-node-forgotten",
+        f"{_said(total)} is more than {ask.per_node} on each of {count(nodes, 'node')}: srun warns,"
+        " forgets --ntasks-per-node and starts all of them",
+        f"for {count(nodes, 'node')} x {ask.per_node}: -n {right}",
+        (Replace(total, ("-n", str(right))),),
+    )
+
+
+def per_node_unsaid(view: View) -> Iterator[Finding]:
+    """`srun -N 2 -n 16`: where cores are counted, Slurm fills the first node."""
+    ask, nodes = _ask(view), len(view.prediction.hosts)
+    if view.flavor.launcher is not Launcher.SLURM or ask.total is None or ask.per_node is not None:
+        return
+    if nodes < 2 or ask.total <= nodes or ask.total % nodes:
+        return
+    each = ask.total // nodes
+    yield Finding(
+        Severity.NOTE,
+        "srun-per-node-unsaid",
+        f"whether each of {count(nodes, 'node')} gets {each} depends on the site (where cores are"
+        f" counted, the first node is filled); --ntasks-per-node={each} says it",
+    )
+
+
 def too_many_gpus(view: View) -> Iterator[Finding]:
     """More GPUs asked for than a node has: `invalid device ordinal`."""
     placement, program = view.prediction.placement, view.program
@@ -282,6 +317,8 @@ RULES = (
     slurm_nodes,
     fails,
     wraps,
+    per_node_forgotten,
+    per_node_unsaid,
     too_many_gpus,
     idle_nodes,
     uneven,
