@@ -17,7 +17,7 @@ from nccltune.launch.lint.check import check
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.source import from_words
 
-from .bench_runs import eventually
+from .bench_runs import FOUR_NODES, eventually
 
 SCRIPT = Path(__file__).parent / "slurm.sh"
 PROGRAM = Path(__file__).parent / "launched_program.py"
@@ -153,3 +153,19 @@ def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str
     assert prediction.placement is not None
     predicted = [node.processes for node in prediction.placement.nodes]
     assert sorted(Counter(done.stdout.split()).values()) == sorted(predicted)
+
+
+def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
+    sweep = ["sweep", "-o", tmp_path / "study", "--collectives", "allreduce", "--sizes", "1K-1M"]
+    under = ["--launcher", "slurm", "--nodes", "2", "--gpus", "2", "--replay", FOUR_NODES]
+    done = subprocess.run(
+        ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *sweep, *under],
+        env=slurm,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "done"
+    wait_for(lambda: queue(slurm) == "")

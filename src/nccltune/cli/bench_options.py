@@ -17,10 +17,11 @@ from nccltune.cli.output import hanging, stderr
 if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
     from nccltune.measure.sweep import Wanted
+    from nccltune.measure.under import Under
     from nccltune.model.collective import Collective
     from nccltune.model.platform import Platform
 
-LAUNCH = ("emulate_nodes", "gpus", "processes", "nccl", "replay")
+LAUNCH = ("emulate_nodes", "gpus", "processes", "nccl", "replay", "launcher", "nodes", "hosts")
 """The names of the launch options."""
 
 
@@ -33,7 +34,11 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.IntRange(1),
                 help="Make so many nodes of this machine's GPUs.",
             ),
-            click.option("--gpus", type=click.IntRange(2), help="How many GPUs  [default: all]"),
+            click.option(
+                "--gpus",
+                type=click.IntRange(1),
+                help="How many GPUs, of each node with --launcher  [default: all]",
+            ),
             click.option(
                 "--processes",
                 type=click.Choice(["per-gpu", "one"]),
@@ -49,6 +54,15 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--replay", metavar="STUDY", help="Draw timings from a recorded study; no GPU."
             ),
+            click.option(
+                "--launcher",
+                metavar="openmpi|hydra|slurm",
+                help="Start the processes with this, on one node or many.",
+            ),
+            click.option(
+                "--nodes", type=click.IntRange(1), help="With --launcher: how many nodes."
+            ),
+            click.option("--hosts", metavar="A,B", help="With --launcher: which nodes."),
         )
     ):
         command = option(command)
@@ -113,8 +127,22 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
     from nccltune.measure.bench import Launch
     from nccltune.model.errors import InputError
 
-    emulate_nodes, gpus, processes, nccl, replay = (arguments.pop(name) for name in LAUNCH)
-    if replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
+    emulate_nodes, gpus, processes, nccl, replay, launcher, nodes, hosts = (
+        arguments.pop(name) for name in LAUNCH
+    )
+    for name, value in (("--nodes", nodes), ("--hosts", hosts)):
+        if value is not None and launcher in (None, "local"):
+            raise InputError("is for --launcher", where=name)
+    under = None
+    if launcher not in (None, "local"):
+        if emulate_nodes:
+            raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
+        if replay is not None and not gpus:
+            raise InputError("needs --gpus under a launcher: its processes", where="--replay")
+        under = _under(launcher, nodes, hosts, gpus, per_node=processes == "one")
+    elif gpus == 1:
+        raise InputError("one GPU alone has nothing to measure", where="--gpus")
+    elif replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
         raise InputError(
             "takes NCCL, GPUs and nodes from the recording",
             where="--replay",
@@ -126,6 +154,35 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
         gpus=gpus,
         emulate_nodes=emulate_nodes,
         one_process=processes == "one",
+        under=under,
+    )
+
+
+def _under(
+    launcher: str, nodes: int | None, hosts: str | None, gpus: int | None, *, per_node: bool
+) -> "Under":
+    from nccltune.cli.launch_options import flavor_from
+    from nccltune.launch.find import find
+    from nccltune.launch.flavor import Launcher
+    from nccltune.measure.bench import NO_GPU_HINT
+    from nccltune.measure.gpus import visible_gpus
+    from nccltune.measure.under import Under
+    from nccltune.model.errors import InputError
+
+    wanted = flavor_from(launcher).launcher
+    if wanted is Launcher.KUBERNETES:
+        raise InputError(
+            "cannot be talked with from here",
+            where="--launcher kubernetes",
+            hint="run nccltune in a pod of the job, with --launcher openmpi",
+        )
+    named = tuple(host.strip() for host in hosts.split(",")) if hosts else ()
+    return Under(
+        find(wanted),
+        nodes or len(named) or 1,
+        gpus or visible_gpus(NO_GPU_HINT),
+        named,
+        per_node,
     )
 
 

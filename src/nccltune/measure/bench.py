@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -27,6 +27,9 @@ from nccltune.model.errors import InputError, LaunchError, NccltuneError, Platfo
 from nccltune.native import bench_path
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
 
+if TYPE_CHECKING:
+    from nccltune.measure.under import Under
+
 START_LIMIT_S = 150.0
 """The bench itself gives its processes 120 s to meet and to make the communicator."""
 END_LIMIT_S = 40.0
@@ -38,8 +41,9 @@ _T = TypeVar("_T")
 
 class Launch(NamedTuple):
     """What to run on this machine: a replay of the study `replay`, or NCCL on `gpus` GPUs (None:
-    all that are visible), one process each or one for all. `config` holds the rules that choice
-    `tuned` means; without it the environment decides."""
+    all that are visible), one process each or one for all; `under` a site's launcher where it is
+    to start them. `config` holds the rules that choice `tuned` means; without it the environment
+    decides."""
 
     replay: Path | None = None
     nccl: Path | None = None
@@ -47,6 +51,7 @@ class Launch(NamedTuple):
     emulate_nodes: int | None = None
     one_process: bool = False
     config: Path | None = None
+    under: "Under | None" = None
 
 
 class Bench:
@@ -86,7 +91,6 @@ class Bench:
 
     def __enter__(self) -> Self:
         program = list(self._program or [str(bench_path())])
-        first, *others = command_lines(program, self._launch, free_port())
         environment = {**os.environ, **self._settings, "NCCLTUNE_TOKEN": secrets.token_hex(16)}
         if self._launch.config is not None:
             # These rules are meant, whatever this shell says about others.
@@ -95,6 +99,13 @@ class Bench:
                 "NCCLTUNE_STRICT": "0",
                 "NCCLTUNE_STALE": "warn",
             }
+        if self._launch.under is None:
+            first, *others = command_lines(program, self._launch, free_port())
+        else:
+            from nccltune.measure.under import command
+
+            program += options_of(self._launch)
+            first, others = command(program, self._launch.under, free_port(), environment), []
         self._process = LineProcess(first, environment, others=others, apart=True)
         try:
             self._send({"op": "hello", "schema_version": SCHEMA_VERSION})
@@ -215,11 +226,9 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
     Raises InputError for what cannot be combined, PlatformError where there is no GPU.
     """
     # Variables of a launcher around this process are not about these ones.
-    common = [*program, "--launcher=none"]
+    common = [*program, "--launcher=none", *options_of(launch)]
     if launch.replay is not None:
-        return [[*common, f"--replay={launch.replay}"]]
-    if launch.nccl is not None:
-        common.append(f"--nccl={launch.nccl}")
+        return [common]
     gpus = launch.gpus or visible_gpus(NO_GPU_HINT)
     processes = 1 if launch.one_process else gpus
     if launch.emulate_nodes:
@@ -234,6 +243,13 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
         return [[*common, f"--gpus-per-process={gpus}"]]
     common.append(f"--rendezvous=127.0.0.1:{port}")
     return [[*common, f"--rank={rank}", f"--size={processes}"] for rank in range(processes)]
+
+
+def options_of(launch: Launch) -> list[str]:
+    """The bench's options for what to measure."""
+    if launch.replay is not None:
+        return [f"--replay={launch.replay}"]
+    return [f"--nccl={launch.nccl}"] if launch.nccl is not None else []
 
 
 def free_port() -> int:

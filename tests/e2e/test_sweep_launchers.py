@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep, its proof and its end with every launcher that is installed here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nccltune.launch.find import find
+from nccltune.launch.flavor import Launcher
+from nccltune.model.errors import PlatformError
+
+from .bench_runs import FOUR_NODES, eventually
+
+MAIN = "from nccltune.cli import main; main()"
+ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@pytest.fixture(params=["openmpi", "hydra"])
+def options(request: pytest.FixtureRequest) -> list[str]:
+    name: str = request.param
+    try:
+        find(Launcher(name))
+    except PlatformError as error:
+        pytest.skip(f"{error} ({error.hint})")
+    return ["--launcher", name, "--gpus", "4", "--replay", str(FOUR_NODES)]
+
+
+def nccltune(*words: str | Path) -> list[str]:
+    return [sys.executable, "-c", MAIN, *map(str, words)]
+
+
+def benches(study: Path) -> list[str]:
+    """The command lines of bench processes that work for a study's run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"nccltune-bench" in words[0] and str(study).encode() in environment:
+            found.append(b" ".join(words).decode())
+    return found
+
+
+def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:
+    study = tmp_path / "study"
+    sizes = ["--collectives", "allreduce", "--sizes", "1K-1M"]
+    for words in (
+        nccltune("sweep", "-o", study, "--json", *sizes, *options),
+        nccltune("tune", study),
+        nccltune("verify", study, "--json", *options),
+    ):
+        done = subprocess.run(
+            words, env=os.environ | ROOT, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+    proof = json.loads(done.stdout)
+    assert [rule["verdict"] for rule in proof["rules"]].count("holds") >= 1
+    assert json.loads((study / "sweep.json").read_text())["reason"] == "done"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_end_of_a_sweep_is_the_end_of_its_processes(
+    tmp_path: Path, options: list[str], number: signal.Signals
+) -> None:
+    study = tmp_path / "study"
+    words = nccltune("sweep", "-o", study, *options, "--exhaustive", "--rounds", "1000")
+    sweep = subprocess.Popen(
+        words,
+        env=os.environ | ROOT | {"NCCLTUNE_TEST": str(study)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in eventually():
+            if (study / "samples.jsonl").exists():
+                break
+        # hydra and Open MPI hand on the whole environment to processes of this machine.
+        assert len(benches(study)) == 4
+        sweep.send_signal(number)
+        assert sweep.wait(60) == (128 + number if number == signal.SIGTERM else -number)
+        for _ in eventually():
+            if not benches(study):
+                break
+    finally:
+        sweep.kill()
+        sweep.wait()
+    assert (study / "samples.jsonl").read_text().count("\n") > 0
