@@ -4,7 +4,6 @@
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.launch.follow import Follower
+from nccltune.launch.process import signal_of, start
 from nccltune.launch.state import End, State
-from nccltune.model.errors import LaunchError, PlatformError
+from nccltune.model.errors import LaunchError
 
 POLL_S = 2.0
 _COMMAND_LIMIT_S = 60
@@ -72,8 +72,8 @@ class Batch:
             self._told(f"job {self.number} is submitted")
             return self._watch(start_within_s)
         except KeyboardInterrupt as stop:
-            number = int(stop.args[0]) if stop.args else int(signal.SIGINT)
-            why = f"by {signal.Signals(number).name}"
+            number = signal_of(stop)
+            why = f"by {number.name}"
             if self.number:
                 why += f"; {self._cancel()}"
             self._follow()
@@ -82,17 +82,7 @@ class Batch:
             self._follower.finish()
 
     def _submit(self, words: Sequence[str]) -> None:
-        try:
-            process = subprocess.Popen(
-                words,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+        process = start(words, self._environment)
         try:
             out, errors = process.communicate(timeout=_COMMAND_LIMIT_S)
         except KeyboardInterrupt:

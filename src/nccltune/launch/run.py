@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from nccltune.launch.follow import Follower
+from nccltune.launch.process import signal_of, start
 from nccltune.launch.state import End, State
-from nccltune.model.errors import PlatformError
 
 GRACE_S = ((signal.SIGINT, 5.0), (signal.SIGTERM, 3.0))
 """What the launcher is sent when the job is to end, and for how long it is waited for."""
@@ -39,30 +39,19 @@ def run(
     """
     mark = secrets.token_hex(16)
     with output.open("wb") as kept:
-        try:
-            process = subprocess.Popen(
-                words,
-                env={**environment, MARK: mark},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                # Ctrl-C is ours to hand on: a launcher and its processes must not all get it.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise PlatformError(f"cannot be started: {error.strerror}", where=words[0]) from error
+        process = start(words, {**environment, MARK: mark}, errors=subprocess.STDOUT)
         job = _Job(process, kept, follower)
         try:
             job.follow(None)
             stopped = None
         except KeyboardInterrupt as stop:
-            stopped = int(stop.args[0]) if stop.args else int(signal.SIGINT)
+            stopped = signal_of(stop)
             job.end()
         finally:
             job.kill(mark)
         follower.finish()
     if stopped is not None:
-        return End(State.STOPPED, f"by {signal.Signals(stopped).name}", stopped)
+        return End(State.STOPPED, f"by {stopped.name}", stopped)
     return _ended(process.returncode, words[0])
 
 
