@@ -100,9 +100,8 @@ def words_of(placement: "Placement") -> str:
     from nccltune.model.scale import count
 
     nodes, per_node = len(placement.nodes), placement.nodes[0].processes
-    processes = "process" if per_node == 1 else "processes"
     return (
-        f"{count(nodes, 'node')} with {per_node} {processes}{' each' if nodes > 1 else ''}, "
+        f"{count(nodes, 'node')} with {count(per_node, 'process')}{' each' if nodes > 1 else ''}, "
         f"{count(placement.gpus_per_process, 'GPU')} a process: {count(placement.ranks, 'rank')}"
     )
 

@@ -24,6 +24,7 @@ from nccltune.measure.conversation import (
 )
 from nccltune.measure.gpus import visible_gpus
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+from nccltune.model.scale import count
 from nccltune.native import bench_path
 from nccltune.native.line_process import LineProcess, NoAnswer, ProcessEnded, ending
 
@@ -235,7 +236,7 @@ def command_lines(program: Sequence[str], launch: Launch, port: int) -> list[lis
         if launch.emulate_nodes > processes:
             raise InputError(
                 f"{launch.emulate_nodes} nodes cannot be emulated with "
-                f"{processes} process{'' if processes == 1 else 'es'}",
+                f"{count(processes, 'process')}",
                 hint="a process is on one node: at least one process, and GPU, a node",
             )
         common.append(f"--emulate-nodes={launch.emulate_nodes}")

@@ -15,5 +15,7 @@ class Scale(msgspec.Struct, frozen=True, order=True):
 
 
 def count(number: int, noun: str) -> str:
-    """`1 node`, `4 nodes`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """`1 node`, `4 nodes`, `2 processes`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

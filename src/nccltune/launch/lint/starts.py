@@ -8,11 +8,6 @@ from nccltune.model.scale import count
 _NAMED = 4
 
 
-def processes(number: int) -> str:
-    """`1 process`, `2 processes`."""
-    return "1 process" if number == 1 else f"{number} processes"
-
-
 def starts(prediction: Prediction, gpus: int | None) -> str:
     """`16 processes, 8 on each of 2 nodes, 1 GPU each = 16 ranks`."""
     if prediction.fails is not None:
@@ -23,7 +18,7 @@ def starts(prediction: Prediction, gpus: int | None) -> str:
     if not placement.nodes:
         return "no process"
     where = _where(placement.nodes, len(prediction.hosts))
-    words = f"{processes(placement.processes)}, {where}"
+    words = f"{count(placement.processes, 'process')}, {where}"
     if gpus is None:
         return words
     return f"{words}, {count(gpus, 'GPU')} each = {count(placement.ranks, 'rank')}"

@@ -6,7 +6,8 @@ Its long options have one dash, it has no -x and no -N, and root needs no permis
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, Part, Rendered, count, words_of
+from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
+from nccltune.model.scale import count
 
 
 def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:

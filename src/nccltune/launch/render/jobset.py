@@ -8,8 +8,9 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.render.kubernetes import SSH_PORT, metadata, worker_pod
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Part, count, words_of
+from nccltune.launch.render.rendered import Part, words_of
 from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 
 KEYS = "/etc/nccl-ssh"
 WAIT_S = 600

@@ -7,8 +7,9 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.render.hydra import hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Part, Rendered, count, words_of
+from nccltune.launch.render.rendered import Part, Rendered, words_of
 from nccltune.model.errors import InputError
+from nccltune.model.scale import count
 
 MANIFEST = "job.yaml"
 HOSTFILE = "/etc/mpi/hostfile"

@@ -3,7 +3,8 @@
 
 from nccltune.launch.flavor import Flavor
 from nccltune.launch.job import Job
-from nccltune.launch.render.rendered import Around, Part, Rendered, count, words_of
+from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
+from nccltune.model.scale import count
 
 ROOT = Part(("--allow-run-as-root",), "root starts it, which mpirun refuses unless told")
 

@@ -71,10 +71,3 @@ def shell_lines(parts: Iterable[Part], words: tuple[str, ...]) -> str:
     if len(line) <= RIGHT_MARGIN or words_of(parts) != words:
         return line
     return " \\\n    ".join(shlex.join(part.words) for part in parts)
-
-
-def count(number: int, noun: str) -> str:
-    """`1 process`, `8 processes`."""
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"

@@ -9,10 +9,10 @@ from nccltune.launch.render.rendered import (
     Around,
     Part,
     Rendered,
-    count,
     shell_lines,
     words_of,
 )
+from nccltune.model.scale import count
 
 SCRIPT = "job.sbatch"
 USUAL_MPI = "pmix"

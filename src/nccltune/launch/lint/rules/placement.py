@@ -143,11 +143,10 @@ def too_many_gpus(view: View) -> Iterator[Finding]:
             Replace(total, ("-n", str(right))),
             Replace(per_node, said) if per_node is not None else Add(said),
         )
-    processes = "process" if most == 1 else "processes"
     yield Finding(
         Severity.ERROR,
         "too-many-gpus",
-        f"{most} {processes} on a node with {count(program.gpus, 'GPU')} each need"
+        f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
         f" {placement.most_gpus}; the node has {have} (--gpus-per-node)",
         mend,
         edits,
