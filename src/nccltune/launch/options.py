@@ -2,53 +2,71 @@
 """What the arguments of nccl-tests and of nccltune-bench mean, in words."""
 
 from nccltune.launch.job import Job
+from nccltune.launch.program import Program, read_program
 
 _FLAGS = {
-    "-b": ("--minbytes", "the smallest size"),
-    "-e": ("--maxbytes", "the largest size; the last one measured may be smaller"),
-    "-f": ("--stepfactor", "each size is this times the one before"),
-    "-i": ("--stepbytes", "each size is so much more than the one before"),
-    "-n": ("--iters", "calls that are timed, for each size (behind the program: no processes)"),
-    "-w": ("--warmup_iters", "calls before that, which are not timed"),
-    "-m": ("--agg_iters", "calls put together into one launch"),
-    "-N": ("--run_cycles", "passes over all sizes; 0 is for ever"),
-    "-t": ("--nthreads", "threads of each process"),
-    "-g": ("--ngpus", "GPUs of each thread, so that ranks = processes x threads x this"),
-    "-c": ("--check", "checks the results; 0 leaves it out, and wrong answers can be fast"),
-    "-o": ("--op", "the operation of a reduction"),
-    "-d": ("--datatype", "the type of an element"),
-    "-r": ("--root", "the rank that sends or gets"),
-    "-z": ("--blocking", "waits for each call, or puts a barrier between them"),
-    "-G": ("--cudagraph", "captures the calls in a CUDA graph, replayed so often"),
-    "-R": ("--local_register", "registers the buffers: 1 as they are, 2 symmetric (NCCL 2.27)"),
-    "-a": ("--average", "whose time is told: 0 rank 0, 1 the mean, 2 the least, 3 the most"),
-    "-T": ("--timeout", "seconds after which a test is given up"),
-    "-J": ("--output_file", "a JSON file beside the table; its name must end in .json"),
-    "-I": ("--iteration_time", "times each call, and tells the least, most and 99th percentile"),
-    "--gpus-per-process": ("--gpus-per-process", "GPUs that each process drives"),
-    "--rendezvous": ("--rendezvous", "HOST:PORT where the processes meet: rank 0 listens there"),
-    "--replay": ("--replay", "draws timings from a recording, without a GPU"),
+    "b": "the smallest size",
+    "e": "the largest size; the last one measured may be smaller",
+    "f": "each size is this times the one before",
+    "i": "each size is so much more than the one before",
+    "n": "calls that are timed, for each size (behind the program: no processes)",
+    "w": "calls before that, which are not timed",
+    "m": "calls put together into one launch",
+    "N": "passes over all sizes; 0 is for ever",
+    "t": "threads of each process",
+    "g": "GPUs of each thread, so that ranks = processes x threads x this",
+    "c": "checks the results; 0 leaves it out, and wrong answers can be fast",
+    "o": "the operation of a reduction",
+    "d": "the type of an element",
+    "r": "the rank that sends or gets",
+    "z": "waits for each call, or puts a barrier between them",
+    "G": "captures the calls in a CUDA graph, replayed so often",
+    "R": "registers the buffers: 1 as they are, 2 symmetric (NCCL 2.27)",
+    "a": "whose time is told: 0 rank 0, 1 the mean, 2 the least, 3 the most",
+    "T": "seconds after which a test is given up",
+    "J": "a JSON file beside the table; its name must end in .json",
+    "I": "times each call, and tells the least, most and 99th percentile",
 }
-_LONG = {long: short for short, (long, _) in _FLAGS.items()}
-_FROM_JOB = ("-g", "--gpus-per-process")
+"""Of nccl-tests, by the letter of `program.py`."""
+_BENCH = {
+    "--gpus-per-process": "GPUs that each process drives",
+    "--rendezvous": "HOST:PORT where the processes meet: rank 0 listens there",
+    "--replay": "draws timings from a recording, without a GPU",
+}
+_UNKNOWN = "as the job has it"
 
 
 def meanings(job: Job) -> list[tuple[str, str]]:
     """Each argument of the program with what it means; unknown ones are told as they are."""
-    found: list[tuple[str, str]] = [(job.program[0], "the program")]
-    words = job.words[1:]
-    index = 0
-    while index < len(words):
-        word, _, value = words[index].partition("=")
-        flag = _LONG.get(word, word)
-        takes = not value and index + 1 < len(words) and not words[index + 1].startswith("-")
-        shown = f"{word} {words[index + 1]}" if takes else words[index]
-        meaning = _FLAGS[flag][1] if flag in _FLAGS else "as the job has it"
-        if flag in _FROM_JOB:
-            meaning += f"; it follows from processes = {job.processes!r}"
-        found.append((shown, meaning))
-        index += 2 if takes else 1
+    words = job.words
+    program = read_program(words)
+    found = _others(words) if program is None else _nccl_tests(words, program)
+    # The last one is what the job adds.
+    shown, meaning = found.pop()
+    return [*found, (shown, f"{meaning}; it follows from processes = {job.processes!r}")]
+
+
+def _nccl_tests(words: list[str], program: Program) -> list[tuple[str, str]]:
+    said = {a.at: (a.length, _FLAGS.get(a.flag, _UNKNOWN)) for a in program.arguments}
+    found = [(" ".join(words[: program.at + 1]), "the program")]
+    at = program.at + 1
+    while at < len(words):
+        length, meaning = said.get(at, (1, _UNKNOWN))
+        found.append((" ".join(words[at : at + length]), meaning))
+        at += length
     return found
+
+
+def _others(words: list[str]) -> list[tuple[str, str]]:
+    """Of a program that is none of nccl-tests': each option with the words behind it."""
+    options: list[list[str]] = []
+    for word in words[1:]:
+        if word.startswith("-") or not options:
+            options.append([])
+        options[-1].append(word)
+    names = ((" ".join(option), option[0].partition("=")[0]) for option in options)
+    known = _BENCH | {"-g": _FLAGS["g"]}
+    return [(words[0], "the program"), *((all_, known.get(name, _UNKNOWN)) for all_, name in names)]
 
 
 def variable_meanings(job: Job) -> list[tuple[str, str]]:

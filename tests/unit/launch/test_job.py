@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from nccltune.cli.launch import command
 from nccltune.launch.find import flavor_of
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import checked, read_job
+from nccltune.launch.job import Job, checked, read_job
 from nccltune.launch.options import meanings
 from nccltune.model.errors import InputError
 
@@ -77,6 +77,21 @@ def test_every_argument_of_the_examples_is_explained() -> None:
     for path in EXAMPLES:
         for words, meaning in meanings(read_job(path)):
             assert meaning != "as the job has it", words
+
+
+def test_arguments_are_explained_as_the_program_reads_them() -> None:
+    words = ["numactl", "-l", "all_reduce_perf", "-b8", "--maxb=1G", "-n", "20", "stray", "-Q"]
+    told = dict(meanings(Job(program=words)))
+    assert told["numactl -l all_reduce_perf"] == "the program"
+    assert told["-b8"] == "the smallest size"
+    assert told["--maxb=1G"].startswith("the largest size")
+    assert told["-n 20"].startswith("calls that are timed")
+    assert told["stray"] == told["-Q"] == "as the job has it"
+    assert "processes = 'per-gpu'" in told["-g 1"]
+    bench = dict(meanings(Job(program=["nccltune-bench", "--replay", "a", "--rendezvous=b:1"])))
+    assert bench["--replay a"].startswith("draws timings")
+    assert bench["--rendezvous=b:1"].startswith("HOST:PORT")
+    assert bench["--gpus-per-process 1"].startswith("GPUs that each process drives; it follows")
 
 
 @pytest.mark.parametrize(
