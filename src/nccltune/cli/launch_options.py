@@ -78,7 +78,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "Job":
     """The job. `words` is a job file, with a program behind it or not, or a program with its
     arguments. Raises InputError for what cannot be."""
-    from nccltune.launch.job import checked
+    from nccltune.launch.job import checked, read_toml
     from nccltune.model.errors import InputError
 
     if not words:
@@ -89,7 +89,7 @@ def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "Job":
     raw: dict[str, Any] = {}
     where = "the job"
     if words[0].endswith(".toml"):
-        raw, where, words = _read(Path(words[0])), words[0], words[1:]
+        raw, where, words = read_toml(Path(words[0])), words[0], words[1:]
     if words:
         raw["program"] = list(words)
     for option, key in _FIELDS.items():
@@ -111,17 +111,6 @@ def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "Job":
         else:
             raw.setdefault("inherit", []).append(name)
     return checked(raw, where)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    from nccltune.model.errors import InputError
-
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"is not TOML: {error}", where=str(path)) from error
 
 
 def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:

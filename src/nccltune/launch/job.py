@@ -4,7 +4,7 @@
 import re
 import tomllib
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -106,13 +106,17 @@ class Job(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 def read_job(path: Path) -> Job:
     """The job of a TOML file. Raises InputError with the place for what cannot be."""
+    return checked(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The plain values of a TOML file. Raises InputError for what is none."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"is not TOML: {error}", where=str(path)) from error
-    return checked(raw, str(path))
 
 
 def checked(raw: object, where: str) -> Job:
