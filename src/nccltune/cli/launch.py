@@ -92,7 +92,7 @@ def command(
     job = job_from(words, options)
     found = _found(job, launcher, run=not (only_render or only_explain))
     job = _with_mpi(job, found)
-    rendered = render(job, found.flavor, _around(found))
+    rendered = render(job, found.flavor, found.around(in_allocation="SLURM_JOB_ID" in os.environ))
     if only_render:
         screen.show_rendered(rendered, as_json)
         return 0
@@ -134,18 +134,6 @@ def _with_mpi(job: "Job", found: "Found") -> "Job":
     if found.flavor.launcher is not Launcher.SLURM or found.program is None or job.slurm.mpi:
         return job
     return replace(job, slurm=replace(job.slurm, mpi=slurm_mpi()))
-
-
-def _around(found: "Found") -> Any:
-    from nccltune.launch.flavor import Launcher
-    from nccltune.launch.render import Around
-
-    slurm = found.flavor.launcher is Launcher.SLURM
-    return Around(
-        program=None if slurm else found.program,
-        as_root=os.geteuid() == 0,
-        in_allocation="SLURM_JOB_ID" in os.environ,
-    )
 
 
 def _check_can_start(job: "Job", found: "Found", environment: "Mapping[str, str]") -> None:

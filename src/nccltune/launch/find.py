@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher, flavor_of
 from nccltune.launch.job import Job
+from nccltune.launch.render import Around
 from nccltune.model.errors import PlatformError
 
 PROGRAMS = {
@@ -31,6 +32,12 @@ class Found(NamedTuple):
 
     flavor: Flavor
     program: str | None = None
+
+    def around(self, *, in_allocation: bool, conversation: bool = False) -> Around:
+        """What a renderer is told of starting a job with it from here."""
+        # Slurm's is srun or sbatch, as the job needs it.
+        own = None if self.flavor.launcher is Launcher.SLURM else self.program
+        return Around(own, os.geteuid() == 0, in_allocation, conversation)
 
 
 def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Found:

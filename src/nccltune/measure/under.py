@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bench under the launcher a site has: one command that starts all of its processes."""
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from nccltune.launch.find import Found
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job, SlurmOptions, check
-from nccltune.launch.render import Around, render
+from nccltune.launch.render import render
 from nccltune.model.errors import InputError, PlatformError
 
 TOKEN = "NCCLTUNE_TOKEN"  # noqa: S105 - the name of a variable
@@ -57,12 +56,7 @@ def command(
         slurm=SlurmOptions(mpi="none", gpus=any(name in environment for name in _COUNTED)),
     )
     check(job, "--launcher")
-    around = Around(
-        program=None if is_slurm else under.found.program,
-        as_root=os.geteuid() == 0,
-        in_allocation=True,
-        conversation=True,
-    )
+    around = under.found.around(in_allocation=True, conversation=True)
     return list(render(job, flavor, around).words)
 
 
