@@ -165,8 +165,7 @@ def run_sweep(
         if not study.platform_path.exists():
             study.write_json(study.platform_path, platform)
         record = Record(study, hello)
-        for item in surveys:
-            record.keep_tables(item.grid.collective, item.costs)
+        record.keep_tables({item.grid.collective: item.costs for item in surveys})
         start(platform, hello.nccl.came_from)
         watcher = stack.enter_context(watching(stderr(), hello.replay))
         sweep = Sweep(plan, bench, record, wanted, watcher)

@@ -154,10 +154,8 @@ class Record:
         if to_disk:
             self._to_disk = time.monotonic()
 
-    def keep_tables(
-        self, collective: Collective, tables: Mapping[int, Mapping[str, float]]
-    ) -> None:
-        """Keep NCCL's predictions by size, but for sizes of which the study has them."""
+    def keep_tables(self, tables: Mapping[Collective, Mapping[int, Mapping[str, float]]]) -> None:
+        """Keep NCCL's predictions by collective and size, but for those that the study has."""
         path = self.study.path / "tables.jsonl"
         had = self.study.read_lines(path, TableLine) if path.exists() else ()
         known = {(Scale(line.nodes, line.ranks), line.collective, line.bytes) for line in had}
@@ -169,7 +167,8 @@ class Record:
                 bytes=size,
                 costs=costs,
             )
-            for size, costs in sorted(tables.items())
+            for collective, sizes in tables.items()
+            for size, costs in sorted(sizes.items())
             if (self._scale, collective, size) not in known
         ]
         if lines:

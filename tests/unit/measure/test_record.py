@@ -135,10 +135,14 @@ def test_failures_say_what_they_are(tmp_path: Path) -> None:
 
 def test_tables_are_kept_once_for_each_scale(tmp_path: Path) -> None:
     tables = {1024: {"ring/ll": 7.5, "tree/ll": 9.0}, 2048: {"ring/ll": 8.0}}
-    record(tmp_path).keep_tables(Collective.ALLREDUCE, {1024: tables[1024]})
-    record(tmp_path).keep_tables(Collective.ALLREDUCE, tables)
-    record(tmp_path, nodes=2).keep_tables(Collective.ALLREDUCE, tables)
+    record(tmp_path).keep_tables({Collective.ALLREDUCE: {1024: tables[1024]}})
+    both = {Collective.ALLREDUCE: tables, Collective.ALLGATHER: {1024: {"ring/ll": 5.0}}}
+    record(tmp_path).keep_tables(both)
+    record(tmp_path, nodes=2).keep_tables({Collective.ALLREDUCE: tables})
     lines = list(Study(tmp_path).read_lines(tmp_path / "tables.jsonl", TableLine))
+    (other,) = [line for line in lines if line.collective is Collective.ALLGATHER]
+    assert (other.nodes, other.bytes, other.costs) == (4, 1024, {"ring/ll": 5.0})
+    lines.remove(other)
     assert [(line.nodes, line.bytes) for line in lines] == [
         (4, 1024),
         (4, 2048),
