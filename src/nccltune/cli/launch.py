@@ -142,12 +142,6 @@ def _check_can_start(job: "Job", found: "Found", environment: "Mapping[str, str]
     from nccltune.model.errors import InputError, PlatformError
 
     launcher = found.flavor.launcher
-    if launcher is Launcher.KUBERNETES:
-        raise PlatformError(
-            "jobs of Kubernetes are rendered and not started from here",
-            hint="give the manifest to the cluster: the same command with --render, "
-            "piped to kubectl create -f -",
-        )
     mpirun = launcher in (Launcher.OPENMPI, Launcher.HYDRA)
     hosts = job.hosts or any(map(environment.get, _HOSTS_KNOWN))
     if mpirun and job.nodes > 1 and not hosts:
@@ -155,7 +149,8 @@ def _check_can_start(job: "Job", found: "Found", environment: "Mapping[str, str]
             f"{found.flavor.words} is to start on {job.nodes} nodes, and none is named",
             hint="--hosts node1,node2",
         )
-    here = job.nodes == 1 and not job.hosts and launcher is not Launcher.SLURM
+    elsewhere = launcher in (Launcher.SLURM, Launcher.KUBERNETES)
+    here = job.nodes == 1 and not job.hosts and not elsewhere
     if here and shutil.which(job.program[0]) is None:
         raise PlatformError(
             f"no program {job.program[0]} here",
@@ -192,7 +187,7 @@ def _run(
         follower = Follower(lambda line: print(line, file=sys.stderr, flush=True))
         stderr().print(f"start      {rendered.command}", markup=False, soft_wrap=True)
         with terminated_like_interrupted():
-            end = _start(rendered, folder, follower, start_within)
+            end = _start(job, rendered, folder, follower, start_within)
         result = screen.result_of(job, rendered, end, follower, kept, folder / OUTPUT, chosen)
         return screen.show_result(result, study, as_json)
     finally:
@@ -201,20 +196,31 @@ def _run(
 
 
 def _start(
-    rendered: "Rendered", folder: Path, follower: "Follower", start_within: float | None
+    job: "Job",
+    rendered: "Rendered",
+    folder: Path,
+    follower: "Follower",
+    start_within: float | None,
 ) -> "End":
     from nccltune.launch.batch import Batch
+    from nccltune.launch.flavor import Launcher
     from nccltune.launch.keep import OUTPUT, started
+    from nccltune.launch.kubernetes.run import ClusterJob
     from nccltune.launch.render.slurm import SCRIPT
     from nccltune.launch.run import run
 
     output = folder / OUTPUT
     words = started(rendered, folder)
+    talk = stderr()
+
+    def told(line: str) -> None:
+        talk.print(f"{rendered.flavor.launcher.value:<10} {line}", markup=False, soft_wrap=True)
+
+    if rendered.flavor.launcher is Launcher.KUBERNETES:
+        return ClusterJob(job, output, follower, told).run(words, start_within)
     if SCRIPT not in rendered.files:
         return run(words, output, follower)
     # In such a name % stands for the job's number and the like.
     name = str(output.absolute()).replace("%", "%%")
     words = [*words[:-1], f"--output={name}", words[-1]]
-    talk = stderr()
-    batch = Batch(output, follower, lambda line: talk.print(f"slurm      {line}", markup=False))
-    return batch.run(words, start_within)
+    return Batch(output, follower, told).run(words, start_within)

@@ -92,7 +92,7 @@ def command(
 
 
 def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Finding]]":
-    from nccltune.launch.lint import source
+    from nccltune.launch.lint import manifest, source
 
     if len(what) > 1:
         return source.from_words(list(what), site), []
@@ -104,8 +104,12 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
     if not is_file:
         return source.from_text(what[0], site), []
     text = source.read_text(path)
-    if source.is_manifest(text):
-        return source.from_manifest(text, site, str(path)), []
+    if manifest.is_manifest(text):
+        documents = manifest.documents_of(text, str(path))
+        return (
+            manifest.from_manifests(documents, site, str(path)),
+            manifest.judge_manifests(documents),
+        )
     if source.is_output(text):
         return [], source.judge_output(text)
     return source.from_text(text, site), []

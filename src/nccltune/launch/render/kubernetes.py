@@ -5,6 +5,7 @@ from typing import Any
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
+from nccltune.launch.kubernetes.kubectl import base_words
 from nccltune.launch.render.hydra import hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
 from nccltune.launch.render.rendered import Part, Rendered, words_of
@@ -37,7 +38,7 @@ def render_kubernetes(job: Job, flavor: Flavor) -> Rendered:
         from nccltune.launch.render.jobset import job_set
 
         manifest, parts = job_set(job)
-    words = ("kubectl", "create", "-f", MANIFEST)
+    words = (*base_words(job.kubernetes.context), "create", "-f", MANIFEST)
     text = as_yaml(manifest)
     return Rendered(flavor, words, {MANIFEST: text}, tuple(parts), job.placement)
 

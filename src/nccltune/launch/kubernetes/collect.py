@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What explains a job that did not end well, kept before its pods are deleted."""
+
+from pathlib import Path
+
+import msgspec
+
+from nccltune.launch.kubernetes.kubectl import Kubectl
+from nccltune.launch.kubernetes.seen import LAUNCHER, Kind, pods_of
+
+_WORKERS_LINES = 1000
+
+
+def collect(kubectl: Kubectl, kind: Kind, job: str, folder: Path) -> None:
+    """`pods.json`, `events.txt` and a log of each worker, as far as the cluster gives them."""
+    listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
+    if listed is not None:
+        raw = msgspec.json.format(msgspec.json.encode(listed), indent=2)
+        (folder / "pods.json").write_bytes(raw)
+        for pod in pods_of(listed, kind):
+            if pod.role == LAUNCHER or not pod.started:
+                continue
+            answer = kubectl.ask("logs", pod.name, f"--tail={_WORKERS_LINES}")
+            if answer.status == 0 and answer.out.strip():
+                (folder / f"{pod.name}.txt").write_bytes(answer.out)
+    events, _ = kubectl.read("get", "events", "--sort-by=.metadata.creationTimestamp")
+    lines = [
+        f"{item.get('lastTimestamp') or item.get('eventTime') or '-'}  {about.get('kind')} "
+        f"{about.get('name')}  {item.get('reason')}: {item.get('message')}\n"
+        for item in (events or {}).get("items") or []
+        if (about := item.get("involvedObject") or {})
+        and f"{about.get('name')}-".startswith(f"{job}-")
+    ]
+    if lines:
+        (folder / "events.txt").write_text("".join(lines), encoding="utf-8")

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kubectl, called with a context and a namespace, and what its errors mean."""
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nccltune.launch.process import start
+from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
+
+KUBECTL = "kubectl"
+REQUEST_LIMIT_S = 20
+"""Seconds for one request; a call may make several, to find what the server knows."""
+_CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
+_OPERATORS = {
+    "MPIJob": "install the MPI Operator (github.com/kubeflow/mpi-operator, 0.5 or later), or take "
+    "--set kubernetes.kind=JobSet",
+    "JobSet": "install JobSet (github.com/kubernetes-sigs/jobset), or take "
+    "--set kubernetes.kind=MPIJob",
+}
+
+
+class Answer(NamedTuple):
+    """What a call wrote and how it ended; status None where it did not end in time."""
+
+    status: int | None
+    out: bytes = b""
+    errors: str = ""
+
+
+class Kubectl:
+    """Calls of kubectl for one cluster and namespace. None: what the user's configuration says."""
+
+    def __init__(
+        self,
+        context: str | None = None,
+        namespace: str | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.environment = dict(environment)
+        self._context = context
+        self._base = base_words(context, namespace)
+
+    def inside(self, namespace: str) -> "Kubectl":
+        """The same cluster and user, in this namespace."""
+        return Kubectl(self._context, namespace, self.environment)
+
+    def words(self, *arguments: str) -> tuple[str, ...]:
+        """The whole command, as a user would type it."""
+        return (*self._base, *arguments)
+
+    def ask(self, *arguments: str) -> Answer:
+        """Call it and wait. Raises PlatformError where there is no kubectl."""
+        words = self.words(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
+        process = start(words, self.environment)
+        try:
+            out, errors = process.communicate(timeout=_CALL_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return Answer(None, errors=f"no answer within {_CALL_LIMIT_S} s")
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
+        return Answer(process.returncode, out, errors.decode(errors="replace").strip())
+
+    def read(self, *arguments: str) -> tuple[dict[str, Any] | None, str]:
+        """A `get` as JSON, or None and why not; an empty reason where it is not there."""
+        answer = self.ask(*arguments, "-o", "json", "--ignore-not-found")
+        if answer.status != 0:
+            return None, _last(answer.errors) or "no answer"
+        if not answer.out.strip():
+            return None, ""
+        try:
+            return msgspec.json.decode(answer.out, type=dict[str, Any]), ""
+        except msgspec.MsgspecError as error:
+            return None, f"kubectl's answer cannot be read: {error}"
+
+
+def base_words(context: str | None = None, namespace: str | None = None) -> tuple[str, ...]:
+    """`kubectl` with the options that say where."""
+    words = [KUBECTL]
+    if context is not None:
+        words += ["--context", context]
+    if namespace is not None:
+        words += ["--namespace", namespace]
+    return tuple(words)
+
+
+def refusal(kind: str, errors: str) -> NccltuneError:
+    """What `create` was refused for, as an error with a way out."""
+    last = _last(errors)
+    if re.search(r"no matches for kind|could not find the requested resource", errors):
+        return PlatformError(f"the cluster knows no {kind}", hint=_OPERATORS[kind])
+    if "AlreadyExists" in errors:
+        return LaunchError(
+            f"a {kind} of this name is there already: {last}",
+            hint=f"another --name, or end that one if nobody needs it: kubectl get {kind.lower()}",
+        )
+    if "unknown field" in errors or "(Invalid)" in errors or "is invalid" in errors:
+        return InputError(f"the cluster does not take the manifest: {last}")
+    if "(Forbidden)" in errors:
+        return PlatformError(
+            f"the cluster does not allow it: {last}",
+            hint="another --namespace, or a role that may create it and read pods and their logs",
+        )
+    return PlatformError(
+        f"kubectl does not reach the cluster: {last or 'it gave no reason'}",
+        hint="kubectl cluster-info; --set kubernetes.context=NAME for another cluster",
+    )
+
+
+def _last(errors: str) -> str:
+    """The last line that says something: those before are tries and warnings."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ").strip() if lines else ""

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log of a pod as it grows, over connections that break: nothing twice, nothing left out."""
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.kubernetes.kubectl import Kubectl
+from nccltune.launch.process import start
+
+_AGAIN_S = 2.0
+_TRIES = 3
+# What --timestamps puts before a line, of one length on a node: the runtime's time, to the ns.
+_STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S*) ?(.*)", re.DOTALL)
+
+
+class PodLog:
+    """Follows one container; lines go to `output` and to `follower`."""
+
+    def __init__(
+        self, kubectl: Kubectl, pod: str, container: str, output: Path, follower: Follower
+    ) -> None:
+        self._kubectl = kubectl
+        self._words = ("logs", pod, "-c", container, "--timestamps")
+        self._output = output
+        self._follower = follower
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+        self._last = b""
+        self._again_at = 0.0
+
+    def take(self) -> bool:
+        """Keep what has come; whether there was something. A broken connection is made anew."""
+        if self._process is None:
+            if time.monotonic() < self._again_at:
+                return False
+            self._process = start(
+                self._kubectl.words(*self._since(), "--follow"),
+                self._kubectl.environment,
+                errors=subprocess.DEVNULL,
+            )
+            assert self._process.stdout is not None
+            os.set_blocking(self._process.stdout.fileno(), False)
+        assert self._process.stdout is not None
+        try:
+            data = os.read(self._process.stdout.fileno(), 1 << 16)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            self._again_at = time.monotonic() + _AGAIN_S
+            return False
+        self._feed(data)
+        return True
+
+    def finish(self) -> bool:
+        """Take the rest, whatever became of the connection; whether the log could be read to its
+        end."""
+        self.close()
+        for attempt in range(_TRIES):
+            answer = self._kubectl.ask(*self._since())
+            if answer.status == 0:
+                self._feed(answer.out)
+                # The last line of a program that died may have no end.
+                self._line(self._rest, b"")
+                self._rest = b""
+                return True
+            time.sleep(_AGAIN_S * (attempt + 1 < _TRIES))
+        return False
+
+    def close(self) -> None:
+        """End the connection; half a line is taken again by the next one."""
+        self._rest = b""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def _since(self) -> tuple[str, ...]:
+        if not self._last:
+            return self._words
+        # By the second, so that known lines come again.
+        return (*self._words, f"--since-time={self._last.decode()}")
+
+    def _feed(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line, b"\n")
+
+    def _line(self, line: bytes, end: bytes) -> None:
+        match = _STAMPED.fullmatch(line)
+        # Without a time it is a word of the cluster about the log.
+        if match is None or match[1] <= self._last:
+            return
+        self._last = match[1]
+        with self._output.open("ab") as file:
+            file.write(match[2] + end)
+        self._follower.feed(match[2] + end)

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job on a cluster: created, watched, its log followed, and deleted with all of its pods."""
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.job import Job
+from nccltune.launch.kubernetes.collect import collect
+from nccltune.launch.kubernetes.kubectl import Kubectl, refusal
+from nccltune.launch.kubernetes.log import PodLog
+from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, look, pods_of
+from nccltune.launch.process import signal_of, start
+from nccltune.launch.state import End, State
+from nccltune.model.errors import PlatformError
+
+POLL_S = 2.0
+_STEP_S = 0.1
+_CREATE_LIMIT_S = 90
+_UNKNOWN_LIMIT = 15
+"""So often in a row the cluster may not answer before the job counts as lost."""
+LOST_LIMIT_S = 60.0
+"""A job that lost a node gets so long to end by itself."""
+DELETE_LIMIT_S = 60.0
+
+
+class Created(NamedTuple):
+    """What the cluster calls the job. A name can be given anew, an uid not."""
+
+    name: str
+    namespace: str
+    uid: str
+
+
+class ClusterJob:
+    """One MPIJob or JobSet. `told` hears of every change of state; what is collected goes to
+    `folder`, the launcher's log to `output`."""
+
+    def __init__(
+        self,
+        job: Job,
+        output: Path,
+        follower: Follower,
+        told: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+        *,
+        poll_s: float = POLL_S,
+        lost_limit_s: float = LOST_LIMIT_S,
+    ) -> None:
+        options = job.kubernetes
+        self._job = job
+        self._kind = KINDS[options.kind]
+        self._kubectl = Kubectl(options.context, options.namespace, environment)
+        self._output = output
+        self._follower = follower
+        self._told = told
+        self._poll_s = poll_s
+        self._lost_limit_s = lost_limit_s
+        self._created: Created | None = None
+        self._log: PodLog | None = None
+        self._troubles: dict[str, str] = {}
+        self._unread = ""
+
+    def run(self, words: Sequence[str], start_within_s: float | None = None) -> End:
+        """Create it by `words` and follow to the end. One that has not started after
+        `start_within_s` seconds is deleted.
+
+        However it ends, it is deleted with its pods. KeyboardInterrupt deletes it, and is told in
+        the result. Raises InputError, LaunchError or PlatformError where it is refused.
+        """
+        self._output.touch()
+        if self._job.kubernetes.kind == "JobSet":
+            self._check_secret(self._job.kubernetes.ssh_secret)
+        try:
+            self._create(words)
+            end = self._watch(start_within_s)
+        except KeyboardInterrupt as stop:
+            number = signal_of(stop)
+            end = End(State.STOPPED, f"by {number.name}", int(number))
+        except BaseException:
+            self._clear(End(State.LOST))
+            raise
+        end = end._replace(why="; ".join(filter(None, [end.why, self._clear(end)])))
+        self._follower.finish()
+        return end
+
+    def _check_secret(self, name: str) -> None:
+        found, why = self._kubectl.read("get", "secret", name)
+        if found is None and not why:
+            raise PlatformError(
+                f"the cluster has no secret {name}, the key with which mpirun reaches the workers",
+                hint="ssh-keygen -q -t ed25519 -N '' -f id && "
+                f"{shlex.join(self._kubectl.words('create', 'secret', 'generic', name))} "
+                "--from-file=id --from-file=id.pub",
+            )
+
+    def _create(self, words: Sequence[str]) -> None:
+        process = start([*words, "-o", "json"], self._kubectl.environment)
+        try:
+            out, errors = process.communicate(timeout=_CREATE_LIMIT_S)
+        except KeyboardInterrupt:
+            # It may be created already, and must be known to be deleted.
+            out, _ = process.communicate(timeout=_CREATE_LIMIT_S)
+            self._take_name(out)
+            raise
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
+        self._take_name(out)
+        if process.returncode != 0 or self._created is None:
+            raise refusal(self._job.kubernetes.kind, errors.decode(errors="replace"))
+        self._told(f"{self.title} is created in namespace {self._created.namespace}")
+
+    def _take_name(self, out: bytes) -> None:
+        self._created = _created(out)
+        if self._created is not None:
+            self._kubectl = self._kubectl.inside(self._created.namespace)
+
+    @property
+    def title(self) -> str:
+        """`MPIJob nccl-test`."""
+        return f"{self._job.kubernetes.kind} {self._job.name}"
+
+    def _watch(self, start_within_s: float | None) -> End:
+        begun = time.monotonic()
+        before = ""
+        lost_since: float | None = None
+        unknown = 0
+        while True:
+            job, pods = self._ask()
+            if job is None and not self._unread:
+                return End(State.FAILED, f"somebody deleted {self.title}")
+            if job is None or pods is None:
+                unknown += 1
+                if unknown >= _UNKNOWN_LIMIT:
+                    return self._out_of_sight()
+                self._take_log(self._poll_s)
+                continue
+            unknown = 0
+            seen = look(self._kind, job, pods, self._job.nodes)
+            self._follow(pods)
+            words = "; ".join(seen.lost) or ("runs" if seen.started else f"waits: {seen.reason}")
+            if seen.end is None and words != before:
+                before = words
+                self._told(f"{self.title} {words}")
+            if seen.end is not None:
+                return self._ended(seen.end)
+            if start_within_s is not None and time.monotonic() - begun > start_within_s:
+                if not seen.started:
+                    waited = f"not started after {time.monotonic() - begun:.0f} s"
+                    return End(State.PENDING, f"{waited} ({seen.reason})")
+                start_within_s = None
+            lost_since = (lost_since or time.monotonic()) if seen.lost else None
+            if lost_since is not None and time.monotonic() - lost_since > self._lost_limit_s:
+                return End(State.FAILED, f"{words}, and it did not end by itself")
+            self._take_log(self._poll_s)
+
+    def _ask(self) -> tuple[dict[str, Any] | None, list[Pod] | None]:
+        """The job and its pods; None for what is not there or was not told (`_unread` says why)."""
+        assert self._created is not None
+        job, self._unread = self._kubectl.read("get", self._kind.resource, self._created.name)
+        if job is None or job["metadata"]["uid"] != self._created.uid:
+            return None, None
+        listed, self._unread = self._list_pods()
+        if listed is None:
+            return job, None
+        pods = pods_of(listed, self._kind)
+        for pod in pods:
+            if pod.trouble:
+                self._troubles[pod.name] = pod.trouble
+        return job, pods
+
+    def _list_pods(self) -> tuple[dict[str, Any] | None, str]:
+        assert self._created is not None
+        label = f"{self._kind.job_label}={self._created.name}"
+        return self._kubectl.read("get", "pods", "-l", label)
+
+    def _follow(self, pods: list[Pod]) -> None:
+        launcher = launcher_of(pods)
+        if self._log is None and launcher is not None and launcher.started:
+            assert self._created is not None
+            self._told(f"{launcher.name} runs on {launcher.node}")
+            self._log = PodLog(self._kubectl, launcher.name, LAUNCHER, self._output, self._follower)
+
+    def _take_log(self, for_s: float) -> None:
+        until = time.monotonic() + for_s
+        while time.monotonic() < until:
+            if self._log is None or not self._log.take():
+                time.sleep(_STEP_S)
+
+    def _ended(self, end: End) -> End:
+        if end.state is State.DONE:
+            return end
+        # A failed job's workers may be gone already, and with them what was wrong with them.
+        known = [f"{name} {why}" for name, why in self._troubles.items()]
+        return end._replace(why="; ".join([end.why, *(one for one in known if one not in end.why)]))
+
+    def _out_of_sight(self) -> End:
+        return End(
+            State.LOST,
+            f"{_UNKNOWN_LIMIT} times in a row the cluster did not say how {self.title} is "
+            f"({self._unread}): it may still run",
+        )
+
+    def _clear(self, end: End) -> str:
+        """Bring back what there is, delete the job, wait for its pods; what is left in words."""
+        if self._created is None:
+            return ""
+        said = []
+        try:
+            if self._log is not None and not self._log.finish():
+                said.append("the end of its log could not be read")
+            if end.state is not State.DONE:
+                with contextlib.suppress(PlatformError):
+                    collect(self._kubectl, self._kind, self._created.name, self._output.parent)
+            said.append(self._delete())
+        except KeyboardInterrupt:
+            said.append(self._delete())
+        return "; ".join(filter(None, said))
+
+    def _delete(self) -> str:
+        """Delete the job and wait until its pods are gone; what is left in words."""
+        assert self._created is not None
+        resource, (name, namespace, uid) = self._kind.resource, self._created
+        left = f"{self.title} could not be deleted: kubectl delete {resource} {name} -n {namespace}"
+        until = time.monotonic() + DELETE_LIMIT_S
+        with contextlib.suppress(KeyboardInterrupt):
+            while time.monotonic() < until:
+                job, why = self._kubectl.read("get", resource, name)
+                if job is not None and job["metadata"]["uid"] == uid:
+                    self._kubectl.ask("delete", resource, name, "--wait=false")
+                elif not why:
+                    left = f"its pods are not gone yet: kubectl get pods -n {namespace}"
+                    listed, why = self._list_pods()
+                    if listed is not None and not listed["items"]:
+                        return ""
+                time.sleep(_STEP_S)
+        return left
+
+
+def _created(out: bytes) -> Created | None:
+    try:
+        metadata = msgspec.json.decode(out, type=dict[str, Any])["metadata"]
+        return Created(metadata["name"], metadata.get("namespace") or "default", metadata["uid"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return None

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cluster says of a job and its pods, read into a few words. Pure: nothing is asked."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from nccltune.launch.state import End, State
+
+
+class Kind(NamedTuple):
+    """How one kind of job is called, and by which labels its pods are known."""
+
+    resource: str
+    job_label: str
+    role_label: str
+    done: str
+    nobody: str
+
+
+KINDS = {
+    # MPI Operator 0.4 and later.
+    "MPIJob": Kind(
+        "mpijobs.kubeflow.org",
+        "training.kubeflow.org/job-name",
+        "training.kubeflow.org/job-role",
+        "Succeeded",
+        "the MPI Operator has not taken it up: is it running, and watching this namespace?",
+    ),
+    "JobSet": Kind(
+        "jobsets.jobset.x-k8s.io",
+        "jobset.sigs.k8s.io/jobset-name",
+        "jobset.sigs.k8s.io/replicatedjob-name",
+        "Completed",
+        "JobSet's controller has not taken it up: is it running?",
+    ),
+}
+LAUNCHER = "launcher"
+# Steps of a normal start, not reasons to wait.
+_NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+class Pod(NamedTuple):
+    """A pod: whether its container has run, whether it still does, what is wrong with it, and its
+    last end in words."""
+
+    name: str
+    role: str
+    node: str = ""
+    born: str = ""
+    started: bool = False
+    running: bool = False
+    trouble: str = ""
+    ended: str = ""
+
+
+class Seen(NamedTuple):
+    """A job at one moment: how it ended if it has, whether it has started, why it waits, and the
+    pods that it had and lost while it runs."""
+
+    end: End | None
+    started: bool
+    reason: str
+    lost: tuple[str, ...] = ()
+
+
+def pods_of(listed: Mapping[str, Any], kind: Kind) -> list[Pod]:
+    """The pods of a `get pods -o json`."""
+    return [_pod(item, kind) for item in listed.get("items") or []]
+
+
+def launcher_of(pods: Iterable[Pod]) -> Pod | None:
+    """The launcher's pod, the last one where there were several; None before it is made."""
+    found = sorted((pod for pod in pods if pod.role == LAUNCHER), key=lambda pod: pod.born)
+    return found[-1] if found else None
+
+
+def look(kind: Kind, job: Mapping[str, Any], pods: list[Pod], workers: int) -> Seen:
+    """The job by its conditions and its pods; `workers` is how many it was promised."""
+    conditions = _true_conditions(job)
+    launcher = launcher_of(pods)
+    started = launcher is not None and launcher.started
+    if kind.done in conditions:
+        return Seen(End(State.DONE), True, "")
+    if "Failed" in conditions:
+        return Seen(End(State.FAILED, _why(conditions["Failed"], launcher, pods)), started, "")
+    if started:
+        return Seen(None, True, "", _lost(pods, workers))
+    if "Suspended" in conditions:
+        return Seen(None, False, "suspended: its queue has not let it in")
+    troubles = [f"{pod.name}: {pod.trouble}" for pod in pods if pod.trouble]
+    if troubles:
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        return Seen(None, False, troubles[0] + more)
+    if not conditions and not pods:
+        return Seen(None, False, kind.nobody)
+    running = sum(pod.running for pod in pods if pod.role != LAUNCHER)
+    return Seen(None, False, f"{running} of {workers} workers run")
+
+
+def _lost(pods: list[Pod], workers: int) -> tuple[str, ...]:
+    """Why a job that runs may never end: what it lost."""
+    found = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble]
+    there = sum(pod.role != LAUNCHER for pod in pods)
+    if there < workers:
+        found.append(f"{workers - there} of {workers} workers are gone")
+    return tuple(found)
+
+
+def _why(condition: Mapping[str, Any], launcher: Pod | None, pods: list[Pod]) -> str:
+    """The reason of a failure: the program's own end says more than the controller's words."""
+    said = [f"{pod.name} {pod.trouble}" for pod in pods if pod.trouble and pod.role != LAUNCHER]
+    if launcher is not None and (launcher.ended or launcher.trouble):
+        said.insert(0, f"{launcher.name} {launcher.ended or launcher.trouble}")
+    if not said:
+        said.append(str(condition.get("message") or condition.get("reason") or "no reason given"))
+    return "; ".join(said)
+
+
+def _true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    status = item.get("status") or {}
+    return {
+        one["type"]: one for one in status.get("conditions") or [] if one.get("status") == "True"
+    }
+
+
+def _pod(raw: Mapping[str, Any], kind: Kind) -> Pod:
+    metadata, status = raw.get("metadata") or {}, raw.get("status") or {}
+    labels = metadata.get("labels") or {}
+    containers = [one.get("state") or {} for one in status.get("containerStatuses") or []]
+    running = any("running" in state for state in containers)
+    ended = next((_ended(state["terminated"]) for state in containers if "terminated" in state), "")
+    node = (raw.get("spec") or {}).get("nodeName") or ""
+    return Pod(
+        name=metadata.get("name") or "?",
+        role=labels.get(kind.role_label) or "?",
+        node=node,
+        born=metadata.get("creationTimestamp") or "",
+        started=running or any("terminated" in state for state in containers),
+        running=running,
+        trouble=_trouble(metadata, status, containers, node, ended),
+        ended=ended,
+    )
+
+
+def _trouble(
+    metadata: Mapping[str, Any],
+    status: Mapping[str, Any],
+    containers: list[Mapping[str, Any]],
+    node: str,
+    ended: str,
+) -> str:
+    """What keeps a pod from running, or took it away; empty while all is well."""
+    conditions = {one.get("type"): one for one in status.get("conditions") or []}
+    on = f" (node {node})" if node else ""
+    target = conditions.get("DisruptionTarget") or {}
+    if target.get("status") == "True":
+        return f"is taken away{on}: {target.get('message') or target.get('reason')}"
+    if metadata.get("deletionTimestamp"):
+        return f"is being deleted{on}"
+    if status.get("phase") == "Failed":
+        said = [status.get("reason"), status.get("message")]
+        return ": ".join(filter(None, said)) or ended or f"failed{on}"
+    if (scheduled := conditions.get("PodScheduled") or {}).get("status") == "False":
+        return _short(scheduled.get("message") or scheduled.get("reason") or "not scheduled")
+    for state in containers:
+        waiting = state.get("waiting") or {}
+        if waiting.get("reason") and waiting["reason"] not in _NORMAL:
+            said = [waiting["reason"], waiting.get("message")]
+            return _short(": ".join(filter(None, said)))
+    ready = conditions.get("Ready") or {}
+    if any("running" in state for state in containers) and ready.get("status") == "False":
+        # Its container says that it runs, by the last word of a node that is not heard any more.
+        return f"is not ready any more{on}: its node may be gone"
+    return ""
+
+
+def _ended(terminated: Mapping[str, Any]) -> str:
+    code, reason = terminated.get("exitCode"), terminated.get("reason")
+    if code == 0:
+        return ""
+    told = f" ({reason})" if reason and reason != "Error" else ""
+    return f"ended with status {code}{told}"
+
+
+def _short(text: str) -> str:
+    """The first sentence: a scheduler's goes on with what preemption would not help."""
+    return re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
