@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the words of `nccltune launch` to a job: a file, flags over it, or flags alone."""
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,12 @@ def flavor_from(text: str) -> "Flavor":
     name, _, version = text.partition(":")
     known = [item.value for item in Launcher]
     if name not in known:
-        raise InputError(f"--launcher: {name!r} is no launcher", hint=nearest(name, known))
+        other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
+        meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None
+        raise InputError(
+            f"--launcher: {text!r} is no launcher",
+            hint=f"did you mean {meant!r}?" if meant is not None else nearest(name, known),
+        )
     try:
         numbers = tuple(int(part) for part in version.split(".")) if version else ()
     except ValueError:
