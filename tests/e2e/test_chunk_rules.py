@@ -2,9 +2,6 @@
 """A chunk size that wins, from the timings to what the plugin answers under NCCL 2.30 and later."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -21,23 +18,11 @@ from nccltune.tune.explain import check_decisions
 from nccltune.tune.result import Tuning
 from tests.unit.builders import measure, sizes
 
+from .command_line import nccltune
+
 K, M = 1 << 10, 1 << 20
 SWITCH = 1 * M
 CHUNKED = "ring/simple/-/131072"
-
-
-def nccltune(*args: object, cwd: Path, code: int = 0) -> str:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "NO_COLOR"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *map(str, args)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
 
 
 def times(size: int) -> dict[str, float]:
@@ -75,17 +60,17 @@ def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path)
     assert rows[1].split(",")[8:] == ["-1", "-1", "131072"]
 
     explain = ("explain", study, "--sizes", "1K-256M", "--json")
-    (explained,) = json.loads(nccltune(*explain, cwd=tmp_path))
+    (explained,) = json.loads(nccltune(*explain, cwd=tmp_path).stdout)
     # Under 2.32.3, whose newest interface is v7.
     assert explained["interface"] == 7
     assert [item["decides"] for item in explained["collectives"]["allreduce"]] == [
         "tree/ll",
         CHUNKED,
     ]
-    (sixth,) = json.loads(nccltune(*explain, "--nccl", "2.30.7", cwd=tmp_path))
+    (sixth,) = json.loads(nccltune(*explain, "--nccl", "2.30.7", cwd=tmp_path).stdout)
     assert sixth["interface"] == 6
     assert sixth["collectives"] == explained["collectives"]
-    (fifth,) = json.loads(nccltune(*explain, "--nccl", "2.28.9", cwd=tmp_path))
+    (fifth,) = json.loads(nccltune(*explain, "--nccl", "2.28.9", cwd=tmp_path).stdout)
     assert fifth["interface"] == 5
     assert [item["decides"] for item in fifth["collectives"]["allreduce"]] == [
         "tree/ll",
@@ -96,12 +81,12 @@ def test_a_chunk_size_is_tuned_written_and_answered(study: Path, tmp_path: Path)
     tuning = Study.open(study).read_json(study / "tuning.json", Tuning)
     agreed, asked = check_decisions(study / "tuner.conf", tuning)
     assert agreed == asked > 0
-    lint = json.loads(nccltune("lint", study, "--json", cwd=tmp_path))
+    lint = json.loads(nccltune("lint", study, "--json", cwd=tmp_path).stdout)
     assert any("without its chunk size" in issue["message"] for issue in lint["issues"])
 
 
 def test_the_evidence_names_the_chunk_size(study: Path, tmp_path: Path) -> None:
-    tuned = json.loads(nccltune("tune", study, "--json", cwd=tmp_path))
+    tuned = json.loads(nccltune("tune", study, "--json", cwd=tmp_path).stdout)
     (group,) = tuned["groups"]
     rule = group["rules"][1]
     assert rule["rule"]["choice"]["chunk_bytes"] == 131072
@@ -109,7 +94,7 @@ def test_the_evidence_names_the_chunk_size(study: Path, tmp_path: Path) -> None:
     assert {
         row["choice"]["chunk_bytes"] for row in group["decisions"] if row["bytes"] > SWITCH
     } == {131072}
-    assert CHUNKED in nccltune("tune", study, cwd=tmp_path)
+    assert CHUNKED in nccltune("tune", study, cwd=tmp_path).stdout
 
 
 def test_what_nccl_cuts_still_counts_as_decided(tmp_path: Path) -> None:

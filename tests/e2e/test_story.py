@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from .command_line import nccltune
+
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 WINNERS = ["tree/ll", "tree/ll128", "ring/ll128", "ring/simple"]
 EDGES = [96 * K, 12 * M, 96 * M]
@@ -18,20 +20,6 @@ CSV_HEADER = (
     "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,"
     "bandwidth_gbps,latency_us"
 )
-
-
-def nccltune(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *map(str, args)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def raw_csv(noise: float, seed: int = 1) -> str:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from nccltune.launch.flavor import Launcher
 from nccltune.model.errors import PlatformError
 
 from .bench_runs import FOUR_NODES, eventually
+from .command_line import line
 
-MAIN = "from nccltune.cli import main; main()"
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -28,10 +27,6 @@ def options(request: pytest.FixtureRequest) -> list[str]:
     except PlatformError as error:
         pytest.skip(f"{error} ({error.hint})")
     return ["--launcher", name, "--gpus", "4", "--replay", str(FOUR_NODES)]
-
-
-def nccltune(*words: str | Path) -> list[str]:
-    return [sys.executable, "-c", MAIN, *map(str, words)]
 
 
 def benches(study: Path) -> list[str]:
@@ -52,9 +47,9 @@ def test_a_sweep_and_its_proof(tmp_path: Path, options: list[str]) -> None:
     study = tmp_path / "study"
     sizes = ["--collectives", "allreduce", "--sizes", "1K-1M"]
     for words in (
-        nccltune("sweep", "-o", study, "--json", *sizes, *options),
-        nccltune("tune", study),
-        nccltune("verify", study, "--json", *options),
+        line("sweep", "-o", study, "--json", *sizes, *options),
+        line("tune", study),
+        line("verify", study, "--json", *options),
     ):
         done = subprocess.run(
             words, env=os.environ | ROOT, capture_output=True, text=True, check=False, timeout=120
@@ -70,7 +65,7 @@ def test_the_end_of_a_sweep_is_the_end_of_its_processes(
     tmp_path: Path, options: list[str], number: signal.Signals
 ) -> None:
     study = tmp_path / "study"
-    words = nccltune("sweep", "-o", study, *options, "--exhaustive", "--rounds", "1000")
+    words = line("sweep", "-o", study, *options, "--exhaustive", "--rounds", "1000")
     sweep = subprocess.Popen(
         words,
         env=os.environ | ROOT | {"NCCLTUNE_TEST": str(study)},

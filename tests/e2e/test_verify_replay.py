@@ -21,26 +21,12 @@ from nccltune.native import bench_path, tuner_path
 from nccltune.tune.proof.result import Proof
 from nccltune.tune.proof.sizes import taken
 
+from .command_line import nccltune
+
 RECORDING = Path(__file__).parents[2] / "examples" / "h200x4-as-4-nodes"
 ALLREDUCE = ["--replay", RECORDING, "--collectives", "allreduce"]
 BAD = "allreduce,1048576,8388608,tree,ll,-1,4,4"
 """At 8 MiB this takes more than twice the time of the default."""
-
-
-def nccltune(*args: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
-    if "NCCLTUNE_NATIVE_DIR" in os.environ:
-        environment["NCCLTUNE_NATIVE_DIR"] = os.environ["NCCLTUNE_NATIVE_DIR"]
-    done = subprocess.run(
-        [sys.executable, "-m", "nccltune.cli", *map(str, args)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 @pytest.fixture(scope="module")

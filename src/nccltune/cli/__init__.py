@@ -34,6 +34,9 @@ VERBS = {
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.
 Kept here so that `nccltune --help` imports no verb."""
 
+_OTHER_WORDS = {"run": "launch"}
+"""What people call a verb."""
+
 
 class LazyGroup(click.Group):
     """Imports a verb when it is called."""
@@ -59,7 +62,8 @@ class LazyGroup(click.Group):
             from nccltune.model.errors import InputError
             from nccltune.model.names import nearest
 
-            raise InputError(f"no such verb: {args[0]!r}", hint=nearest(args[0], VERBS))
+            meant = _OTHER_WORDS.get(args[0], args[0])
+            raise InputError(f"no such verb: {args[0]!r}", hint=nearest(meant, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(

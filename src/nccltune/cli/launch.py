@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune launch`: start a test on a cluster with the launcher it has."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.bench_options import terminated_like_interrupted
-from nccltune.cli.launch_options import flavor_from, job_from, job_options
+from nccltune.cli.launch_options import flavor_from, job_from, job_options, nodes_given
 from nccltune.cli.output import json_option, stderr
 
 if TYPE_CHECKING:
@@ -29,19 +30,6 @@ Examples:
   nccltune launch --nodes 2 --launcher slurm --render -- all_reduce_perf -b 8 -e 8G -f 2
   nccltune launch examples/jobs/1x8.toml --explain
 """
-_HOSTS_KNOWN = (
-    "SLURM_JOB_ID",
-    "PBS_NODEFILE",
-    "LSB_HOSTS",
-    "LSB_DJOB_HOSTFILE",
-    "PE_HOSTFILE",
-    "OMPI_MCA_orte_default_hostfile",
-    "OMPI_MCA_prte_default_hostfile",
-    "PRTE_MCA_prte_default_hostfile",
-    "HYDRA_HOST_FILE",
-    "I_MPI_HYDRA_HOST_FILE",
-)
-"""Variables that tell an mpirun its nodes."""
 
 
 @click.command(epilog=EPILOG)
@@ -89,9 +77,9 @@ def command(
     from nccltune.cli import launch_screen as screen
     from nccltune.launch.render import render
 
-    job = job_from(words, options)
+    job, nodes_said = job_from(words, options)
     found = _found(job, launcher, run=not (only_render or only_explain))
-    job = _with_mpi(job, found)
+    job = _with_mpi(job if nodes_said else _on_allocation(job, found), found)
     rendered = render(job, found.flavor, found.around(in_allocation="SLURM_JOB_ID" in os.environ))
     if only_render:
         screen.show_rendered(rendered, as_json)
@@ -105,23 +93,26 @@ def command(
 
 def _found(job: "Job", launcher: str | None, *, run: bool) -> "Found":
     """The launcher to take. To render, one that is not here does as well."""
-    from nccltune.launch.find import Found, choose, find
+    from nccltune.launch.find import Found, choose, find, find_wanted
     from nccltune.model.errors import PlatformError
 
     if launcher is None:
         return choose(job)
     wanted = flavor_from(launcher)
-    if wanted.version and not run:
-        return Found(wanted)
-    try:
-        found = find(wanted.launcher)
-    except PlatformError:
-        if run:
-            raise
-        return Found(wanted)
-    if found.flavor.version[: len(wanted.version)] != wanted.version:
-        raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
-    return found
+    if run:
+        return find_wanted(wanted)
+    if not wanted.version:
+        with contextlib.suppress(PlatformError):
+            return find(wanted.launcher)
+    return Found(wanted)
+
+
+def _on_allocation(job: "Job", found: "Found") -> "Job":
+    """On as many nodes as Slurm has given to this shell, where it has."""
+    from msgspec.structs import replace
+
+    nodes = nodes_given(found.flavor.launcher)
+    return job if nodes is None else replace(job, nodes=nodes)
 
 
 def _with_mpi(job: "Job", found: "Found") -> "Job":
@@ -138,17 +129,12 @@ def _with_mpi(job: "Job", found: "Found") -> "Job":
 
 def _check_can_start(job: "Job", found: "Found", environment: "Mapping[str, str]") -> None:
     """Raise for what is known to fail before anything is started."""
+    from nccltune.launch.allocation import check_hosts
     from nccltune.launch.flavor import Launcher
-    from nccltune.model.errors import InputError, PlatformError
+    from nccltune.model.errors import PlatformError
 
     launcher = found.flavor.launcher
-    mpirun = launcher in (Launcher.OPENMPI, Launcher.HYDRA)
-    hosts = job.hosts or any(map(environment.get, _HOSTS_KNOWN))
-    if mpirun and job.nodes > 1 and not hosts:
-        raise InputError(
-            f"{found.flavor.words} is to start on {job.nodes} nodes, and none is named",
-            hint="--hosts node1,node2",
-        )
+    check_hosts(found.flavor, job.nodes, job.hosts, environment)
     elsewhere = launcher in (Launcher.SLURM, Launcher.KUBERNETES)
     here = job.nodes == 1 and not job.hosts and not elsewhere
     if here and shutil.which(job.program[0]) is None:

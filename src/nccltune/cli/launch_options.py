@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the words of `nccltune launch` to a job: a file, flags over it, or flags alone."""
 
+import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nccltune.cli.output import stderr
+
 if TYPE_CHECKING:
-    from nccltune.launch.flavor import Flavor
+    from nccltune.launch.flavor import Flavor, Launcher
     from nccltune.launch.job import Job
 
 _FIELDS = {
@@ -35,7 +39,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option("--name", help="The job's name.  [default: nccl-test]"),
-            click.option("--nodes", type=int, help="Nodes.  [default: one, or as many as --hosts]"),
+            click.option(
+                "--nodes",
+                type=int,
+                help="Nodes.  [default: as many as --hosts, or Slurm gave to this shell; else 1]",
+            ),
             click.option("--gpus-per-node", type=int, help="GPUs of each node.  [default: 8]"),
             click.option(
                 "--processes",
@@ -75,9 +83,9 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "Job":
-    """The job. `words` is a job file, with a program behind it or not, or a program with its
-    arguments. Raises InputError for what cannot be."""
+def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "tuple[Job, bool]":
+    """The job, and whether it says on how many nodes. `words` is a job file, with a program behind
+    it or not, or a program with its arguments. Raises InputError for what cannot be."""
     from nccltune.launch.job import checked, read_toml
     from nccltune.model.errors import InputError
 
@@ -110,7 +118,19 @@ def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "Job":
             _put(raw, f"environment.{name}", value, where)
         else:
             raw.setdefault("inherit", []).append(name)
-    return checked(raw, where)
+    return checked(raw, where), "nodes" in raw
+
+
+def nodes_given(launcher: "Launcher") -> int | None:
+    """The nodes of the job of Slurm that this shell is in, which is said; None outside of one, and
+    under other launchers."""
+    from nccltune.launch.allocation import allocated
+
+    found = allocated(launcher, os.environ)
+    if found is None:
+        return None
+    stderr().print(f"nodes      {found.words}", markup=False, soft_wrap=True)
+    return found.nodes
 
 
 def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:
@@ -143,7 +163,12 @@ def flavor_from(text: str) -> "Flavor":
     name, _, version = text.partition(":")
     known = [item.value for item in Launcher]
     if name not in known:
-        raise InputError(f"--launcher: {name!r} is no launcher", hint=nearest(name, known))
+        other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
+        meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None
+        raise InputError(
+            f"--launcher: {text!r} is no launcher",
+            hint=f"did you mean {meant!r}?" if meant is not None else nearest(name, known),
+        )
     try:
         numbers = tuple(int(part) for part in version.split(".")) if version else ()
     except ValueError:

@@ -24,7 +24,6 @@ Examples:
   nccltune lint-launch job.sbatch
   nccltune lint-launch mpijob.yaml --json
 """
-_LAUNCHERS = ("openmpi", "openmpi-4", "openmpi-5", "hydra", "slurm")
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
@@ -40,7 +39,7 @@ _INDENT = 9
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, such as 80G: checks -e.")
 @click.option(
     "--launcher",
-    type=click.Choice(_LAUNCHERS),
+    metavar="openmpi|openmpi:5|hydra|slurm",
     help="Whose mpirun it is; without it, each that the command may be for.",
 )
 @json_option()
@@ -115,18 +114,35 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
     return source.from_text(text, site), []
 
 
-def _flavors(launcher: str | None) -> "tuple[Flavor, ...]":
+def _flavors(text: str | None) -> "tuple[Flavor, ...]":
+    """Those that the linter knows of a launcher, `openmpi:5` of one version; none for all."""
+    from nccltune.cli.launch_options import flavor_from
     from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM
+    from nccltune.model.errors import InputError
 
-    known = {
-        None: (),
-        "openmpi": (OPENMPI_4, OPENMPI_5),
-        "openmpi-4": (OPENMPI_4,),
-        "openmpi-5": (OPENMPI_5,),
-        "hydra": (HYDRA,),
-        "slurm": (SLURM,),
-    }
-    return known[launcher]
+    if text is None:
+        return ()
+    wanted = flavor_from(text)
+    known = [
+        flavor
+        for flavor in (OPENMPI_4, OPENMPI_5, HYDRA, SLURM)
+        if flavor.launcher is wanted.launcher
+    ]
+    if not known:
+        raise InputError(
+            f"{wanted.words} has no command line to check",
+            where="--launcher",
+            hint="openmpi, openmpi:4, openmpi:5, hydra or slurm",
+        )
+    # Of hydra and Slurm all versions are read alike.
+    found = [item for item in known if item.version[:1] in ((), wanted.version[:1])]
+    if wanted.version and not found:
+        raise InputError(
+            f"{wanted.words} is not one that is known here",
+            where="--launcher",
+            hint="openmpi:4 or openmpi:5",
+        )
+    return tuple(found if wanted.version else known)
 
 
 def _show(out: "Console", verdict: "Verdict") -> None:

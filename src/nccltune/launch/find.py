@@ -58,6 +58,14 @@ def find(launcher: Launcher, environment: Mapping[str, str] = os.environ) -> Fou
     raise PlatformError(f"no {Flavor(launcher).words} here", hint=_PACKAGES[launcher])
 
 
+def find_wanted(wanted: Flavor, environment: Mapping[str, str] = os.environ) -> Found:
+    """This launcher, in this version where one is meant. Raises PlatformError for another."""
+    found = find(wanted.launcher, environment)
+    if found.flavor.version[: len(wanted.version)] != wanted.version:
+        raise PlatformError(f"{wanted.words} is not here: it is {found.flavor.words}")
+    return found
+
+
 def ask(program: str, environment: Mapping[str, str] = os.environ) -> Flavor | None:
     """What a program says it is; None where it is not there or says nothing known."""
     text = _said([program, "--version"], environment)

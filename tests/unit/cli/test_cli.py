@@ -41,6 +41,13 @@ def test_every_verb_has_help_with_two_examples(
     assert "--json" in out
 
 
+def test_what_others_call_run_is_launch(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "--", "all_reduce_perf", "-b", "8"]) == 2
+    err = capsys.readouterr().err
+    assert "error: no such verb: 'run'" in err
+    assert "hint:  did you mean 'launch'?" in err
+
+
 def test_a_verb_that_does_not_exist_is_two(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["analyse"]) == 2
     err = capsys.readouterr().err

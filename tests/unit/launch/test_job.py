@@ -73,6 +73,30 @@ def test_flags_over_a_file(tmp_path: Path) -> None:
     assert "all_gather_perf -b 1M -g 1" in done.output
 
 
+@pytest.mark.parametrize(
+    ("launcher", "options", "nodes", "told"),
+    [
+        ("slurm", [], 3, True),
+        ("slurm", ["--nodes", "2"], 2, False),
+        ("slurm", ["--hosts", "a,b"], 2, False),
+        ("slurm:23.02", ["--set", "nodes=1"], 1, False),
+        ("openmpi:5", [], 1, False),
+    ],
+)
+def test_in_an_allocation_its_nodes_are_the_default(
+    monkeypatch: pytest.MonkeyPatch, launcher: str, options: list[str], nodes: int, told: bool
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
+    words = ["--launcher", launcher, "--render", *options, "--", "all_reduce_perf"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0, done.exception
+    said = f"--nodes={nodes} " if "slurm" in launcher else f"-np {8 * nodes} "
+    assert said in done.stdout.replace("\\\n", " ").replace("    ", "") + " "
+    line = "nodes      3, as job 17 of Slurm has (SLURM_JOB_NUM_NODES)\n"
+    assert (line in done.stderr) == told
+
+
 def test_every_argument_of_the_examples_is_explained() -> None:
     for path in EXAMPLES:
         for words, meaning in meanings(read_job(path)):

@@ -215,6 +215,27 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command["findings"][0]["id"] == "total-below-per-node"
 
 
+@pytest.mark.parametrize(
+    ("launcher", "code", "words"),
+    [
+        ("openmpi", 0, "(Open MPI 4.1 and 5.0)"),
+        ("openmpi:5", 0, "(Open MPI 5.0)"),
+        ("openmpi:4.1.4", 0, "(Open MPI 4.1)"),
+        ("openmpi:3", 2, "hint:  openmpi:4 or openmpi:5"),
+        ("openmpi-5", 2, "hint:  did you mean 'openmpi:5'?"),
+        ("openmpi:new", 2, "'new' is no version"),
+        ("kubernetes", 2, "has no command line to check"),
+        ("mpich", 2, "'mpich' is no launcher"),
+    ],
+)
+def test_a_launcher_is_named_as_for_launch(
+    capsys: pytest.CaptureFixture[str], launcher: str, code: int, words: str
+) -> None:
+    line = "mpirun --bind-to none -n 2 all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+    assert run(["lint-launch", "--launcher", launcher, line]) == code
+    assert words in "".join(capsys.readouterr())
+
+
 def test_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     line = "mpirun -N 8 -n 2 all_reduce_perf -b 1G -e 10G -f 2 -n 100 -g 1"
     assert run(["lint-launch", "--nodes", "2", line]) == 1

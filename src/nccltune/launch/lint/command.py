@@ -75,7 +75,6 @@ class Site(NamedTuple):
 
     `nodes` None: not known. `slots` a node takes (None: its GPUs). `inherited` are options of the
     allocation (`#SBATCH`), `exported` variables set for the launcher, `gpu_memory` bytes.
-    `allocated`: hosts come from Slurm or Kubernetes, so that a command need not name them.
     """
 
     nodes: int | None = None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this shell was given by a queue, as its variables tell: an allocation, nodes, hosts."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.model.errors import InputError
+
+JOB = "SLURM_JOB_ID"
+NODES = "SLURM_JOB_NUM_NODES"
+_HOSTS_KNOWN = (
+    JOB,
+    "PBS_NODEFILE",
+    "LSB_HOSTS",
+    "LSB_DJOB_HOSTFILE",
+    "PE_HOSTFILE",
+    "OMPI_MCA_orte_default_hostfile",
+    "OMPI_MCA_prte_default_hostfile",
+    "PRTE_MCA_prte_default_hostfile",
+    "HYDRA_HOST_FILE",
+    "I_MPI_HYDRA_HOST_FILE",
+)
+"""Variables that tell an mpirun its nodes."""
+
+
+class Allocated(NamedTuple):
+    """How many nodes Slurm gave, and where that was read, in words."""
+
+    nodes: int
+    words: str
+
+
+def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated | None:
+    """The nodes of the job of Slurm that this shell is in, where Slurm is to start on them."""
+    told = environment.get(NODES, "")
+    if launcher is not Launcher.SLURM or JOB not in environment or not told.isdecimal():
+        return None
+    return Allocated(int(told), f"{told}, as job {environment[JOB]} of Slurm has ({NODES})")
+
+
+def check_hosts(
+    flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Raise InputError where an mpirun is to start on nodes that nobody names to it."""
+    mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
+    if mpirun and nodes > 1 and not hosts and not any(map(environment.get, _HOSTS_KNOWN)):
+        raise InputError(
+            f"{flavor.words} is to start on {nodes} nodes, and none is named",
+            hint="--hosts node1,node2",
+        )

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of nccltune, run as a user runs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def line(*words: object) -> list[str]:
+    """The words that start it, for this Python."""
+    return [sys.executable, "-m", "nccltune.cli", *map(str, words)]
+
+
+def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run it to its end in `cwd`, without the settings of this shell but for where our binaries
+    are; it must exit with `code`."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL", "NO_COLOR"))}
+    if "NCCLTUNE_NATIVE_DIR" in os.environ:
+        environment["NCCLTUNE_NATIVE_DIR"] = os.environ["NCCLTUNE_NATIVE_DIR"]
+    done = subprocess.run(
+        line(*words),
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
