@@ -208,8 +208,8 @@ class Cluster:
         self.start_api()
         # Before the controllers: the garbage collector looks for new kinds every 30 s only.
         for crd in self._crds:
-            self.kubectl("apply", "-f", str(crd))
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+            self.kubectl("create", "-f", str(crd))
+        self._until("the kinds are known", self._kinds_known)
         self._start(
             "kube-controller-manager",
             self._programs / "kube-controller-manager",
@@ -273,6 +273,11 @@ class Cluster:
         }
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(json.dumps(config))
+
+    def _kinds_known(self) -> bool:
+        wanted = "jsonpath={.items[*].status.conditions[?(@.type=='Established')].status}"
+        told = self.kubectl("get", "crd", "-o", wanted, check=False).split()
+        return told == ["True"] * len(self._crds)
 
     def _nodes_ready(self) -> bool:
         wanted = "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"

@@ -97,11 +97,10 @@ func (c *container) run(mounts []mount) {
 		return
 	}
 	for {
-		code, started := c.once(mounts)
+		code := c.once(mounts)
 		policy := c.pod.api.Spec.RestartPolicy
 		again := policy == corev1.RestartPolicyAlways ||
 			(policy == corev1.RestartPolicyOnFailure && code != 0)
-		_ = started
 		if !again || !c.pod.pause(0) {
 			return
 		}
@@ -152,8 +151,8 @@ func (c *container) end(code int, reason, message string, started metav1.Time) {
 	}})
 }
 
-// once runs the command, and returns its exit code and whether it could be started.
-func (c *container) once(mounts []mount) (int, bool) {
+// once runs the command, and returns its exit code.
+func (c *container) once(mounts []mount) int {
 	began := metav1.Now()
 	code, why, err := c.command(mounts)
 	c.mu.Lock()
@@ -164,13 +163,13 @@ func (c *container) once(mounts []mount) (int, bool) {
 		c.end(137, "ContainerStatusUnknown", err.Error(), began)
 	case why != "":
 		c.end(128, "StartError", why, began)
-		return 128, false
+		code = 128
 	case code != 0:
 		c.end(code, "Error", "", began)
 	default:
 		c.end(code, "Completed", "", began)
 	}
-	return code, true
+	return code
 }
 
 func (c *container) command(mounts []mount) (code int, why string, err error) {

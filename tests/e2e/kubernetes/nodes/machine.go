@@ -44,17 +44,22 @@ func newMachine(o options, client kubernetes.Interface) (*machine, error) {
 			return nil, err
 		}
 	}
-	sent := record.NewBroadcaster()
-	sent.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	m := &machine{
 		options: o,
 		client:  client,
-		events:  sent.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"}),
+		events:  eventsOf(client, "kubelet"),
 		self:    self,
 		nodes:   map[string]*node{},
 		pods:    map[types.UID]*pod{},
 	}
 	return m, m.writeHosts()
+}
+
+// eventsOf records what a part of the cluster has to say of an object.
+func eventsOf(client kubernetes.Interface, component string) record.EventRecorder {
+	sent := record.NewBroadcaster()
+	sent.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	return sent.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
 }
 
 // syncPods compares the API server's pods with ours: starts, ends and reports.

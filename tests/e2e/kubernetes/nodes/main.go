@@ -126,7 +126,7 @@ func run(arguments []string) error {
 	}
 	loops := []func(context.Context) error{m.syncPods}
 	if o.mpiOperator {
-		loops = append(loops, (&mpiOperator{client, objects}).syncAll)
+		loops = append(loops, (&mpiOperator{client, objects, eventsOf(client, "mpi-job-controller")}).syncAll)
 	}
 	if o.jobSet {
 		loops = append(loops, (&jobSets{client, objects}).syncAll)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 )
 
@@ -26,6 +27,8 @@ type mpiJob struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              mpiJobSpec   `json:"spec"`
 	Status            mpiJobStatus `json:"status,omitempty"`
+
+	News []news `json:"-"` // what save tells
 }
 
 type mpiJobSpec struct {
@@ -69,6 +72,7 @@ type mpiReplicas struct {
 type mpiOperator struct {
 	client  kubernetes.Interface
 	objects dynamic.Interface
+	events  record.EventRecorder
 }
 
 func (o *mpiOperator) syncAll(ctx context.Context) error {
@@ -246,8 +250,14 @@ func (o *mpiOperator) save(ctx context.Context, job *mpiJob, before mpiJobStatus
 	if err != nil {
 		return err
 	}
+	object := &unstructured.Unstructured{Object: text}
 	_, err = o.objects.Resource(mpiJobs).Namespace(job.Namespace).UpdateStatus(
-		ctx, &unstructured.Unstructured{Object: text}, metav1.UpdateOptions{})
+		ctx, object, metav1.UpdateOptions{})
+	if err == nil {
+		for _, each := range job.News {
+			o.events.Event(object, each.kind, each.reason, each.message)
+		}
+	}
 	return err
 }
 

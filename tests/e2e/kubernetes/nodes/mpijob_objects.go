@@ -238,7 +238,9 @@ func (j *mpiJob) launcher() *batchv1.Job {
 		},
 	})
 	policy := j.Spec.RunPolicy
-	made.ObjectMeta = metav1.ObjectMeta{Labels: made.Labels, Annotations: made.Annotations}
+	made.ObjectMeta = metav1.ObjectMeta{
+		Labels: made.Labels, Annotations: made.Annotations, OwnerReferences: j.owner(),
+	}
 	job := &batchv1.Job{ObjectMeta: j.meta(j.Name + "-launcher"), Spec: batchv1.JobSpec{
 		TTLSecondsAfterFinished: policy.TTLSecondsAfterFinished,
 		ActiveDeadlineSeconds:   policy.ActiveDeadlineSeconds,

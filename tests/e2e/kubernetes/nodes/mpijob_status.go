@@ -22,7 +22,11 @@ type mpiCondition struct {
 	LastTransitionTime metav1.Time            `json:"lastTransitionTime,omitempty"`
 }
 
-// set gives the job a condition. One that ends it ends Running, too; the newest is the last.
+// news is an event that the operator tells of a job.
+type news struct{ kind, reason, message string }
+
+// set gives the job a condition, and tells it where it is new. One that ends the job ends Running,
+// too; the newest is the last.
 func (j *mpiJob) set(kind string, holds bool, reason, message string) {
 	now := metav1.Now()
 	made := mpiCondition{kind, corev1.ConditionFalse, reason, message, now, now}
@@ -46,6 +50,14 @@ func (j *mpiJob) set(kind string, holds bool, reason, message string) {
 		kept = append(kept, each)
 	}
 	j.Status.Conditions = append(kept, made)
+	event := news{corev1.EventTypeNormal, reason, message}
+	if !holds && kind == "Running" {
+		return
+	}
+	if kind == "Failed" {
+		event.kind = corev1.EventTypeWarning
+	}
+	j.News = append(j.News, event)
 }
 
 // count sets how many pods of a kind are in which state.

@@ -240,11 +240,15 @@ func (p *pod) cleanUp() {
 	}
 }
 
-// configMap and secret files, by name.
+// files are what a config map or a secret has, by name.
 func (p *pod) files(ctx context.Context, kind, name string) (map[string][]byte, error) {
 	files := map[string][]byte{}
+	core := p.machine.client.CoreV1()
 	if kind == "configmap" {
-		found, err := p.machine.client.CoreV1().ConfigMaps(p.namespace).Get(ctx, name, metav1.GetOptions{})
+		found, err := core.ConfigMaps(p.namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%s %q not found", kind, name)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -256,9 +260,12 @@ func (p *pod) files(ctx context.Context, kind, name string) (map[string][]byte, 
 		}
 		return files, nil
 	}
-	found, err := p.machine.client.CoreV1().Secrets(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := core.Secrets(p.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%s %q not found", kind, name)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w", err)
+		return nil, err
 	}
 	return found.Data, nil
 }

@@ -154,6 +154,13 @@ func (p *pod) field(ref *corev1.ObjectFieldSelector) string {
 	if ref == nil {
 		return ""
 	}
+	for prefix, of := range map[string]map[string]string{
+		"metadata.labels['": p.api.Labels, "metadata.annotations['": p.api.Annotations,
+	} {
+		if key, found := strings.CutPrefix(ref.FieldPath, prefix); found {
+			return of[strings.TrimSuffix(key, "']")]
+		}
+	}
 	return map[string]string{
 		"metadata.name": p.name, "metadata.namespace": p.namespace, "metadata.uid": string(p.uid),
 		"spec.nodeName": p.node.name, "status.podIP": p.ip, "status.hostIP": address,
