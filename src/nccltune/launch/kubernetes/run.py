@@ -29,6 +29,8 @@ _UNKNOWN_LIMIT = 15
 LOST_LIMIT_S = 60.0
 """A job that lost a node gets so long to end by itself."""
 DELETE_LIMIT_S = 60.0
+SILENT_LIMIT_S = 5.0
+"""For so long pods on a node that is not heard of are waited for: they cannot go before it."""
 
 
 class Created(NamedTuple):
@@ -170,9 +172,9 @@ class ClusterJob:
         if job is None or job["metadata"]["uid"] != self._created.uid:
             return None, None
         listed, self._unread = self._list_pods()
-        if listed is None:
+        if self._unread:
             return job, None
-        pods = pods_of(listed, self._kind)
+        pods = pods_of(listed or {}, self._kind)
         for pod in pods:
             if pod.trouble:
                 self._troubles[pod.name] = pod.trouble
@@ -231,17 +233,21 @@ class ClusterJob:
         assert self._created is not None
         resource, (name, namespace, uid) = self._kind.resource, self._created
         left = f"{self.title} could not be deleted: kubectl delete {resource} {name} -n {namespace}"
-        until = time.monotonic() + DELETE_LIMIT_S
+        begun = time.monotonic()
         with contextlib.suppress(KeyboardInterrupt):
-            while time.monotonic() < until:
+            while (waited_s := time.monotonic() - begun) < DELETE_LIMIT_S:
                 job, why = self._kubectl.read("get", resource, name)
                 if job is not None and job["metadata"]["uid"] == uid:
                     self._kubectl.ask("delete", resource, name, "--wait=false")
                 elif not why:
-                    left = f"its pods are not gone yet: kubectl get pods -n {namespace}"
                     listed, why = self._list_pods()
-                    if listed is not None and not listed["items"]:
+                    pods = pods_of(listed or {}, self._kind)
+                    if not why and not pods:
                         return ""
+                    left = f"its pods are not gone yet: kubectl get pods -n {namespace}"
+                    if waited_s > SILENT_LIMIT_S and all(pod.silent for pod in pods):
+                        nodes = ", ".join(sorted({pod.node for pod in pods}))
+                        return f"nothing is heard of node {nodes}, where a pod is to be ended"
                 time.sleep(_STEP_S)
         return left
 

@@ -41,8 +41,8 @@ _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 class Pod(NamedTuple):
-    """A pod: whether its container has run, whether it still does, what is wrong with it, and its
-    last end in words."""
+    """A pod: whether its container has run, whether it still does, what is wrong with it, its last
+    end in words, and whether its node is not heard of any more."""
 
     name: str
     role: str
@@ -52,6 +52,7 @@ class Pod(NamedTuple):
     running: bool = False
     trouble: str = ""
     ended: str = ""
+    silent: bool = False
 
 
 class Seen(NamedTuple):
@@ -140,7 +141,15 @@ def _pod(raw: Mapping[str, Any], kind: Kind) -> Pod:
         running=running,
         trouble=_trouble(metadata, status, containers, node, ended),
         ended=ended,
+        silent=running and _silent(status),
     )
+
+
+def _silent(status: Mapping[str, Any]) -> bool:
+    """Whether the cluster took away the pod's readiness: it hears nothing of its node. That its
+    container runs is the last that was heard."""
+    conditions = status.get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "False" for one in conditions)
 
 
 def _trouble(
@@ -168,9 +177,7 @@ def _trouble(
         if waiting.get("reason") and waiting["reason"] not in _NORMAL:
             said = [waiting["reason"], waiting.get("message")]
             return _short(": ".join(filter(None, said)))
-    ready = conditions.get("Ready") or {}
-    if any("running" in state for state in containers) and ready.get("status") == "False":
-        # Its container says that it runs, by the last word of a node that is not heard any more.
+    if any("running" in state for state in containers) and _silent(status):
         return f"is not ready any more{on}: its node may be gone"
     return ""
 
