@@ -3,7 +3,8 @@
 """Prints what an nccl-tests binary prints (2.19.6), with NCCL's log (2.28.9), from a model of
 times: tree is twice as fast as ring to 64 KiB, then the reverse; the default runs ring.
 
-FAKE_NODES nodes of FAKE_RANKS ranks (default: as many as -g says); FAKE_REFUSE `tree/ll`: NCCL
+Under a launcher the first process does it, for all. FAKE_NODES nodes of FAKE_RANKS ranks (default:
+as many as -g says, of each process); FAKE_REFUSE `tree/ll`: NCCL
 cannot run it; FAKE_IGNORE: NCCL runs ring/simple whatever is forced; FAKE_WRONG `ring/ll`: wrong
 results; FAKE_CRASH_AT bytes: ends there in every run that measures; FAKE_SLOW seconds a row.
 Every start is a line in FAKE_STARTS.
@@ -33,7 +34,15 @@ def option(name: str, default: str) -> str:
 
 
 STEM = Path(sys.argv[0]).name.partition("_perf")[0]
-RANKS = int(os.environ.get("FAKE_RANKS", option("-g", "1")))
+
+
+def of_launcher(names: str, default: int) -> int:
+    return next((int(os.environ[name]) for name in names.split() if name in os.environ), default)
+
+
+RANK = of_launcher("OMPI_COMM_WORLD_RANK PMI_RANK SLURM_PROCID", 0)
+PROCESSES = of_launcher("OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_NTASKS", 1)
+RANKS = int(os.environ.get("FAKE_RANKS", PROCESSES * int(option("-g", "1"))))
 FORCED = (os.environ.get("NCCL_ALGO", ""), os.environ.get("NCCL_PROTO", ""))
 LABEL = "/".join(FORCED).strip("/")
 LOOKS = option("-n", "20") == "1"
@@ -149,6 +158,12 @@ def row(size: int) -> int:
 
 
 def main() -> int:
+    # As nccl-tests does: a line is one write, into which no launcher puts a tag.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)
+    if RANK > 0:
+        # Until the first one has ended, like a rank of MPI.
+        time.sleep(600 if "FAKE_SLOW" in os.environ and not LOOKS else 0)
+        return 0
     if starts := os.environ.get("FAKE_STARTS"):
         with Path(starts).open("a") as file:
             file.write(f"{STEM} {LABEL or 'default'} {' '.join(sys.argv[1:])}\n")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaves like all_reduce_perf with NCCL 2.28 in it, as far as `nccltune verify` can see.
 
-stock_program.py [--no-log] [--ignore-plugin] [--fail]
+stock_program.py [--no-log] [--ignore-plugin] [--fail] [--alone]
 
 The plugin that NCCL_TUNER_PLUGIN names is really loaded, by the program that plays NCCL's side. A
-rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output.
+rank's log goes to NCCL_DEBUG_FILE as NCCL writes it, the table to standard output. Under a
+launcher that is what its first process does; with --alone every one, as without MPI, of one rank.
 """
 
 import os
@@ -36,7 +37,14 @@ def decide(plugin: str | None) -> tuple[list[str], dict[int, tuple[str, str]]]:
     return ["TUNER/Plugin: Using nccltune (v5)", *lines], ran
 
 
+def other_rank() -> bool:
+    names = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+    return any(os.environ.get(name, "0") != "0" for name in names)
+
+
 def main() -> None:
+    if other_rank() and "--alone" not in sys.argv:
+        return
     if "--fail" in sys.argv:
         sys.exit(3)
     said, ran = decide(os.environ.get("NCCL_TUNER_PLUGIN"))
@@ -54,7 +62,9 @@ def main() -> None:
         Path(name).write_text(text, encoding="utf-8")
     times = {size: 20.0 if ran[size] == NCCLS_OWN else 15.0 for size in SIZES}
     made = Made(
-        tuple(Point(size, times[size], times[size] + 1) for size in SIZES), one_process=False
+        tuple(Point(size, times[size], times[size] + 1) for size in SIZES),
+        ranks=1 if "--alone" in sys.argv else 4,
+        one_process=False,
     )
     sys.stdout.write(made.text())
 

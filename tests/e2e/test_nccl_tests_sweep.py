@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from nccltune.launch.find import find
+from nccltune.launch.flavor import Launcher
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
+from nccltune.model.errors import PlatformError
 from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 from tests.e2e.bench_runs import environment, eventually
@@ -199,6 +202,83 @@ def test_a_launcher_starts_a_process_for_each_gpu(build: Path) -> None:
     assert all("-g 1" in line for line in starts(build))
 
 
+@pytest.fixture(params=["openmpi", "hydra"])
+def launcher(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The options that start four processes with a launcher that is here."""
+    name: str = request.param
+    try:
+        find(Launcher(name))
+    except PlatformError as error:
+        pytest.skip(f"{error} ({error.hint})")
+    return "--launcher", name, "--gpus", "4", "--rounds", "1"
+
+
+def test_a_launcher_starts_them_and_hands_the_choice_on(
+    build: Path, launcher: tuple[str, ...]
+) -> None:
+    found = json.loads(sweep(build, *launcher, "--json", gpus=False).stdout)
+    assert found["left_out"] == []
+    kept = samples(build)
+    assert {choice_label(s.choice) for s in kept} == {
+        "default", "tree/ll", "tree/simple", "ring/ll", "ring/simple",
+    }  # fmt: skip
+    assert {s.ranks for s in kept} == {4}
+    assert all(s.ran is not None for s in kept), "NCCL's log came back"
+    assert all("-g 1" in line for line in starts(build))
+    assert not list(build.parent.glob(".nccltune-*"))
+    again = json.loads(sweep(build, *launcher, "--json", gpus=False).stdout)
+    assert again["sweep"]["points"] == 0
+
+
+def test_a_process_for_each_node(build: Path, launcher: tuple[str, ...]) -> None:
+    sweep(build, *launcher, "--processes", "one", "--sizes", "4K-8K", gpus=False)
+    assert {s.ranks for s in samples(build)} == {4}
+    assert all("-g 4" in line for line in starts(build))
+
+
+def test_its_last_words_are_those_of_the_program(build: Path, launcher: tuple[str, ...]) -> None:
+    done = sweep(build, *launcher, gpus=False, code=4, FAKE_CRASH_AT=str(64 << 10))
+    assert "its last words: CUDA error: unspecified launch failure" in done.stderr
+
+
+def test_the_end_of_a_sweep_is_the_end_of_what_a_launcher_started(
+    build: Path, launcher: tuple[str, ...]
+) -> None:
+    mark = f"FAKE_STARTS={build.parent / 'starts'}"
+    process = subprocess.Popen(
+        command(build, *launcher),
+        cwd=build.parent,
+        env=environment(FAKE_STARTS=str(build.parent / "starts"), FAKE_SLOW="0.2"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    path = build.parent / "starts"
+    try:
+        for _ in eventually(60):
+            if path.exists() and starts(build) and len(programs(mark)) == 4:
+                break
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+    assert programs(mark) == []
+
+
+def programs(mark: str) -> list[str]:
+    """The command lines of binaries that run with this variable."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_text().split("\0")
+            variables = (folder / "environ").read_text().split("\0")
+        except OSError:
+            continue
+        if mark in variables and len(words) > 1 and "all_reduce_perf" in words[1]:
+            found.append(" ".join(words))
+    return found
+
+
 def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None:
     done = sweep(build, code=4, FAKE_CRASH_AT=str(64 << 10))
     assert "all_reduce_perf with NCCL's default ended with status 2" in done.stderr
@@ -219,6 +299,8 @@ def test_a_default_that_crashes_ends_it_with_its_last_words(build: Path) -> None
         (["--replay", "study"], "--replay: is not for --with-nccl-tests", 2),
         (["--exhaustive"], "--exhaustive: is not for --with-nccl-tests", 2),
         (["--launch-prefix", "mpirun"], "--gpus: the launcher of --launch-prefix", 2),
+        (["--hosts", "a"], "--hosts: is for --launcher, with --with-nccl-tests", 2),
+        (["--launcher", "openmpi", "--launch-prefix", "mpirun"], "--launch-prefix: is what", 2),
         (["--collectives", "reduce"], "holds no reduce_perf that can be run", 3),
     ],
 )

@@ -157,7 +157,7 @@ def test_srun_starts_what_the_linter_predicts(options: str, slurm: dict[str, str
 
 def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
     sweep = ["sweep", "-o", tmp_path / "study", "--collectives", "allreduce", "--sizes", "1K-1M"]
-    under = ["--launcher", "slurm", "--nodes", "2", "--gpus", "2", "--replay", FOUR_NODES]
+    under = ["--launcher", "slurm", "--gpus", "2", "--replay", FOUR_NODES]
     done = subprocess.run(
         ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *sweep, *under],
         env=slurm,
@@ -167,5 +167,30 @@ def test_a_sweep_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+    assert "nodes      2, as job " in done.stderr
     assert json.loads((tmp_path / "study" / "sweep.json").read_text())["reason"] == "done"
+    wait_for(lambda: queue(slurm) == "")
+
+
+def test_a_command_is_verified_in_an_allocation(tmp_path: Path, slurm: dict[str, str]) -> None:
+    study = tmp_path / "study"
+    study.mkdir()
+    (study / "platform.json").write_text('{"name": "study"}')
+    (study / "tuner.conf").write_text("# nccltune: schema=1\nallreduce,2048,32768,tree,ll,-1,4,4\n")
+    verify = ["verify", study, "--launcher", "slurm", "--gpus", "2", "--json", "--"]
+    program = [sys.executable, PROGRAM.with_name("stock_program.py")]
+    paths = os.pathsep.join([str(PROGRAM.parents[2]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        ["salloc", "-N", "2", "--exclusive", sys.executable, "-c", MAIN, *verify, *program],
+        # Debian's srun lists PMIx and has no library for it.
+        env=slurm | {"PYTHONPATH": paths, "SLURM_MPI_TYPE": "pmi2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    assert told["after"]["tuner"] == "nccltune", done.stderr
+    assert (told["before"]["tuner"], told["after"]["applying"]) == (None, 1)
     wait_for(lambda: queue(slurm) == "")

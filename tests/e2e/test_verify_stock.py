@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from nccltune.formats.tuner_csv import config_hash
+from nccltune.launch.find import find
+from nccltune.launch.flavor import Launcher
+from nccltune.model.errors import PlatformError
 from nccltune.model.study import Study
 from nccltune.native import tuner_path
 from nccltune.tune.proof.stock import StockProof
@@ -71,6 +74,13 @@ def test_the_deployed_file_is_loaded_and_followed(study: Study) -> None:
     assert found[1 << 20].verdict == "left alone"
 
 
+def test_a_file_of_one_rule_is_loaded_like_any_other(study: Study) -> None:
+    study.config_path.write_text("".join(CONFIG.splitlines(keepends=True)[:2]))
+    done = verify(study, *PROGRAM)
+    assert ": 1 of 1 rule for 4 nodes, 4 ranks" in done.stdout
+    assert kept(study).problems == []
+
+
 def test_json_is_the_whole_result(study: Study) -> None:
     told = json.loads(verify(study, *PROGRAM, options=("--json",)).stdout)
     assert told["problems"] == []
@@ -105,3 +115,73 @@ def test_a_command_that_cannot_tell_is_an_error(
 ) -> None:
     assert words in verify(study, *program, code=code).stderr
     assert not (study.path / "deployed.json").exists()
+
+
+@pytest.fixture(params=["openmpi", "hydra"])
+def launcher(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The options that start four processes of a COMMAND with a launcher that is here."""
+    name: str = request.param
+    try:
+        find(Launcher(name))
+    except PlatformError as error:
+        pytest.skip(f"{error} ({error.hint})")
+    return "--launcher", name, "--gpus", "4"
+
+
+def test_a_launcher_hands_the_settings_of_both_runs_to_its_processes(
+    study: Study, launcher: tuple[str, ...]
+) -> None:
+    done = verify(study, *PROGRAM, options=launcher)
+    assert "2 of 2 rules for 4 nodes, 4 ranks" in done.stdout
+    assert "run        without the plugin: mp" in done.stderr
+    # A value on the command line would be seen by everybody on the machine.
+    assert str(tuner_path()) not in done.stderr
+    proof = kept(study)
+    assert proof.problems == []
+    assert (proof.before.tuner, proof.after.tuner) == (None, "nccltune")
+    assert proof.points[1].after_us == 15.0, "the table is read behind the launcher's tags"
+    assert not list(study.path.glob(".nccltune-verify-*"))
+
+
+def test_processes_that_are_each_alone_are_a_finding(
+    study: Study, launcher: tuple[str, ...]
+) -> None:
+    done = verify(study, *PROGRAM, "--alone", options=launcher, code=1)
+    assert "4 processes each ran a test of their own" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "words"),
+    [
+        ([*PROGRAM, "--no-log"], 2, "Its first node writes the log to"),
+        ([*PROGRAM, "--fail"], 4, "ended with status 3 without the plugin"),
+        ([*PROGRAM, "-g", "1"], 2, "program has -g, which follows from processes = 'per-gpu'"),
+    ],
+)
+def test_a_command_under_a_launcher_that_cannot_tell_is_an_error(
+    study: Study, launcher: tuple[str, ...], program: list[str], code: int, words: str
+) -> None:
+    assert words in verify(study, *program, options=launcher, code=code).stderr
+    assert not (study.path / "deployed.json").exists()
+
+
+def test_without_a_launcher_one_process_has_all_gpus(study: Study) -> None:
+    done = verify(study, *PROGRAM, options=("--launcher", "local", "--gpus", "4"), code=1)
+    assert f"run        without the plugin: {' '.join(PROGRAM)} -g 4\n" in done.stderr
+    # The program says that it is four.
+    assert "4 on alpha; 1 were promised" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--nodes", "2"), "--nodes: is for --launcher"),
+        (("--hosts", "a,b"), "--hosts: is for --launcher"),
+        (("--launcher", "openmpi", "--replay", "x"), "are for measuring with our bench"),
+        (("--launcher", "openmpi-5"), "did you mean 'openmpi:5'?"),
+    ],
+)
+def test_options_that_do_not_go_with_a_command(
+    study: Study, options: tuple[str, ...], words: str
+) -> None:
+    assert words in verify(study, *PROGRAM, options=options, code=2).stderr

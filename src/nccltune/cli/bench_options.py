@@ -57,10 +57,13 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--launcher",
                 metavar="openmpi|hydra|slurm",
-                help="Start the processes with this, on one node or many.",
+                help="Start the processes with this, on one node or many; openmpi:5 to insist.",
             ),
             click.option(
-                "--nodes", type=click.IntRange(1), help="With --launcher: how many nodes."
+                "--nodes",
+                type=click.IntRange(1),
+                help="With --launcher: how many nodes  [default: as many as --hosts, or Slurm "
+                "gave; else 1]",
             ),
             click.option("--hosts", metavar="A,B", help="With --launcher: which nodes."),
         )
@@ -139,7 +142,7 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
             raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
         if replay is not None and not gpus:
             raise InputError("needs --gpus under a launcher: its processes", where="--replay")
-        under = _under(launcher, nodes, hosts, gpus, per_node=processes == "one")
+        under = under_from(launcher, nodes, hosts, gpus, per_node=processes == "one")
     elif gpus == 1:
         raise InputError("one GPU alone has nothing to measure", where="--gpus")
     elif replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
@@ -158,31 +161,38 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
     )
 
 
-def _under(
+def under_from(
     launcher: str, nodes: int | None, hosts: str | None, gpus: int | None, *, per_node: bool
 ) -> "Under":
-    from nccltune.cli.launch_options import flavor_from
-    from nccltune.launch.find import find
+    """A launcher that is here and what it is to start, by the options of a verb.
+
+    Raises InputError for what cannot be, PlatformError for a launcher that is not here.
+    """
+    from nccltune.cli.launch_options import flavor_from, nodes_given
+    from nccltune.launch.find import find_wanted, slurm_mpi
     from nccltune.launch.flavor import Launcher
     from nccltune.measure.bench import NO_GPU_HINT
     from nccltune.measure.gpus import visible_gpus
     from nccltune.measure.under import Under
     from nccltune.model.errors import InputError
 
-    wanted = flavor_from(launcher).launcher
-    if wanted is Launcher.KUBERNETES:
+    wanted = flavor_from(launcher)
+    if wanted.launcher is Launcher.KUBERNETES:
         raise InputError(
             "cannot be talked with from here",
             where="--launcher kubernetes",
             hint="run nccltune in a pod of the job, with --launcher openmpi",
         )
     named = tuple(host.strip() for host in hosts.split(",")) if hosts else ()
+    found = find_wanted(wanted)
     return Under(
-        find(wanted),
-        nodes or len(named) or 1,
+        found,
+        nodes or len(named) or nodes_given(wanted.launcher) or 1,
         gpus or visible_gpus(NO_GPU_HINT),
         named,
-        per_node,
+        # Without a launcher there is one process.
+        per_node or wanted.launcher is Launcher.LOCAL,
+        slurm_mpi() if wanted.launcher is Launcher.SLURM else None,
     )
 
 

@@ -12,6 +12,7 @@ from nccltune.cli.bench_options import (
     command_line,
     launch_from,
     terminated_like_interrupted,
+    under_from,
     wanted_from,
 )
 from nccltune.cli.manner import Manner
@@ -39,7 +40,8 @@ def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--launch-prefix",
                 metavar="COMMAND",
-                help="With nccl-tests: what starts a process for each GPU, such as 'mpirun -np 8'.",
+                help="With nccl-tests and without --launcher: the words that start a process for "
+                "each GPU, such as 'mpirun -np 8'.",
             ),
         )
     ):
@@ -124,10 +126,17 @@ def _drive(
     from nccltune.measure.nccl_tests.driver import Wanted
     from nccltune.model.errors import InputError
 
-    for name in ("emulate_nodes", "processes", "nccl", "replay", "gain_threshold"):
+    launcher, nodes, hosts = (options[name] for name in ("launcher", "nodes", "hosts"))
+    launched = launcher not in (None, "local")
+    for name in ("emulate_nodes", "nccl", "replay", "gain_threshold"):
         if _given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError("is not for --with-nccl-tests", where=option)
+    for name in ("processes", "nodes", "hosts"):
+        if not launched and _given(context, name):
+            raise InputError("is for --launcher, with --with-nccl-tests", where=f"--{name}")
+    if prefix is not None and launcher is not None:
+        raise InputError("is what --launcher stands for", where="--launch-prefix")
     if prefix is not None and options["gpus"] is not None:
         raise InputError(
             "the launcher of --launch-prefix says how many processes, each with one GPU",
@@ -142,8 +151,12 @@ def _drive(
         budget,
         asked.seed,
     )
-    gpus = 1 if prefix is not None else options["gpus"] or visible_gpus("name --gpus")
-    site = Site(folder.absolute(), gpus, tuple(shlex.split(prefix or "")))
+    under = None
+    if launched:
+        per_node = options["processes"] == "one"
+        under = under_from(launcher, nodes, hosts, options["gpus"], per_node=per_node)
+    gpus = 1 if prefix is not None or launched else options["gpus"] or visible_gpus("name --gpus")
+    site = Site(folder.absolute(), gpus, tuple(shlex.split(prefix or "")), under)
     return drive(path, site, wanted, manner)
 
 

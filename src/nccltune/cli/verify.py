@@ -17,6 +17,7 @@ from nccltune.cli.bench_options import (
     recording,
     show_start,
     terminated_like_interrupted,
+    under_from,
 )
 from nccltune.cli.context import STUDY
 from nccltune.cli.output import json_option, next_step, print_json, stderr, stdout
@@ -36,8 +37,11 @@ Examples:
   nccltune verify studies/h200x4
   nccltune verify studies/h200x4 --budget 60 --check
   nccltune verify studies/h200x4 -- mpirun -n 4 all_reduce_perf -b 1K -e 64M -f 2
+  nccltune verify studies/two --launcher openmpi --hosts a,b --gpus 8 -- all_reduce_perf -e 64M -f 2
 """
-_LAUNCHED = frozenset({"emulate_nodes", "gpus", "nccl", "replay"})
+_MEASURED = ("emulate_nodes", "gpus", "nccl", "replay")
+_UNDER = ("launcher", "nodes", "hosts")
+"""Of the launch options: what is measured on, and who starts it where."""
 
 
 @click.command(epilog=EPILOG)
@@ -70,22 +74,14 @@ def command(
 
     With a COMMAND, nothing of ours is measured: it is run twice as it is, without and with the
     plugin loaded as `nccltune env` says, and NCCL's own log tells whether the rules were followed.
+    With --launcher it is a program that this launcher starts, as `nccltune launch` does.
     """
-    from nccltune.model.errors import InputError
     from nccltune.model.study import Study
 
     opened = Study.open(study)
     if program:
-        if budget is not None or anew or any(options[name] for name in _LAUNCHED):
-            raise InputError(
-                "--budget, --anew and launch options are for measuring with our bench",
-                hint="with a COMMAND, give it its own options behind it",
-            )
-        from nccltune.cli.verify_stock import verify_program
-
-        return verify_program(opened, program, as_json)
-    launch = launch_from(options) if any(options[name] for name in _LAUNCHED) else None
-    launch = launch or as_measured(opened, one_process=options["processes"] == "one")
+        return _verify_program(opened, program, options, as_json, bench=bool(budget or anew))
+    launch = _launch(opened, options)
     before = _hash(opened)
     with terminated_like_interrupted():
         proof = prove(opened, launch, command_line(context), budget=budget, anew=anew)
@@ -100,6 +96,60 @@ def command(
             _show_kept(opened)
         next_step("nccltune report", study)
     return int(check and (changed or proof.holding < len(proof.rules)))
+
+
+def _verify_program(
+    study: "Study", program: tuple[str, ...], options: dict[str, Any], as_json: bool, *, bench: bool
+) -> int:
+    """Run a COMMAND; `bench` says that there are options of our bench."""
+    from nccltune.cli.verify_stock import verify_program
+    from nccltune.launch.process import signal_of
+    from nccltune.model.errors import InputError
+
+    launcher, nodes, hosts, gpus = (options[name] for name in (*_UNDER, "gpus"))
+    theirs = () if launcher is None else ("gpus",)
+    if bench or any(options[name] for name in _MEASURED if name not in theirs):
+        raise InputError(
+            "--budget, --anew and launch options are for measuring with our bench",
+            hint="with a COMMAND, give it its own options behind it, or name a --launcher",
+        )
+    if launcher is None and (nodes or hosts):
+        raise InputError("is for --launcher", where="--nodes" if nodes else "--hosts")
+    under = None
+    if launcher is not None:
+        per_node = options["processes"] == "one"
+        under = under_from(launcher, nodes, hosts, gpus, per_node=per_node)
+    try:
+        with terminated_like_interrupted():
+            return verify_program(study, program, under, as_json)
+    except KeyboardInterrupt as stop:
+        stderr().print("stopped; nothing was changed", markup=False)
+        return 128 + signal_of(stop)
+
+
+def _launch(study: "Study", options: dict[str, Any]) -> "Launch":
+    """What the options say; where they do not say what to measure on, as the study was measured."""
+    measured = as_measured(study, one_process=options["processes"] == "one")
+    if not any(options[name] for name in (*_MEASURED, *_UNDER)):
+        return measured
+    launcher = options["launcher"]
+    if launcher in (None, "local") or any(options[name] for name in _MEASURED):
+        return launch_from(options)
+    platform = study.platform()
+    hosts = [host for host in (options["hosts"] or "").split(",") if host]
+    nodes = options["nodes"] or len(hosts) or _nodes_given(launcher)
+    if not nodes:
+        # Nodes of a recording, and emulated ones, were never nodes of a launcher.
+        nodes = 1 if platform.replay or platform.emulated_nodes else platform.nodes or 1
+    gpus = platform.gpus // nodes if platform.gpus else None
+    recorded = str(measured.replay) if measured.replay is not None else None
+    return launch_from(options | {"nodes": nodes, "gpus": gpus or None, "replay": recorded})
+
+
+def _nodes_given(launcher: str) -> int | None:
+    from nccltune.cli.launch_options import flavor_from, nodes_given
+
+    return nodes_given(flavor_from(launcher).launcher)
 
 
 def as_measured(study: "Study", *, one_process: bool = False) -> "Launch":

@@ -8,12 +8,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nccltune.cli.env import conflicts, deployment
 from nccltune.cli.output import print_json, stderr, stdout
 
 if TYPE_CHECKING:
+    from nccltune.measure.under import Under
     from nccltune.model.study import Study
     from nccltune.tune.proof.stock import LoggedRun, StockPoint, StockProof, Times
 
@@ -22,10 +23,14 @@ _REACH = (
     "do the settings reach the ranks? Open MPI passes them on with -x NCCL_TUNER_PLUGIN "
     "-x NCCL_TUNER_CONFIG_FILE -x NCCL_DEBUG -x NCCL_DEBUG_SUBSYS -x NCCL_DEBUG_FILE"
 )
+_REACH_UNDER = "is nccltune at the same path on every node, and does every node see the study?"
 
 
-def verify_program(study: "Study", program: Sequence[str], as_json: bool) -> int:
-    """Run `program` twice and compare; the exit code: 1 if the deployed rules are not proven.
+def verify_program(
+    study: "Study", program: Sequence[str], under: "Under | None", as_json: bool
+) -> int:
+    """Run `program` twice, `under` a launcher or as it is, and compare; the exit code: 1 if the
+    deployed rules are not proven.
 
     Raises LaunchError where it fails, InputError where it leaves no NCCL log.
     """
@@ -44,14 +49,20 @@ def verify_program(study: "Study", program: Sequence[str], as_json: bool) -> int
     plain = _without_ours(os.environ, settings)
     for warning in conflicts(plain):
         stderr().print(f"warning    {warning}", style="yellow", markup=False, soft_wrap=True)
-    with tempfile.TemporaryDirectory(prefix="nccltune-verify-") as folder:
-        before, before_s, before_us = _run(program, plain, Path(folder, "without"), "without")
-        after, after_s, after_us = _run(program, plain | settings, Path(folder, "with"), "with")
-    facts = before.facts(before_s), after.facts(after_s)
+    # Processes on other nodes write their logs where the study is, and not in this machine's /tmp.
+    shared = str(study.path.absolute()) if under is not None else None
+    with tempfile.TemporaryDirectory(prefix=".nccltune-verify-", dir=shared) as folder:
+        before = _run(program, under, plain, Path(folder, "without"), "without")
+        after = _run(program, under, plain | settings, Path(folder, "with"), "with")
+    facts = before.logged.facts(before.seconds), after.logged.facts(after.seconds)
     hash_ = config_hash(config.read_bytes())
     points = points_of(
-        before, after, [item.rule for item in read_rules(config).rules], (before_us, after_us)
+        before.logged,
+        after.logged,
+        [item.rule for item in read_rules(config).rules],
+        (before.times, after.times),
     )
+    elsewhere = dict.fromkeys([*before.elsewhere, *after.elsewhere])
     proof = StockProof(
         study=study.name,
         config_hash=hash_,
@@ -60,13 +71,13 @@ def verify_program(study: "Study", program: Sequence[str], as_json: bool) -> int
         before=facts[0],
         after=facts[1],
         points=points,
-        problems=problems_of(*facts, points, hash_),
+        problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
     study.write_json(study.path / "deployed.json", proof)
     if as_json:
         print_json(proof)
     else:
-        _show(proof)
+        _show(proof, _REACH if under is None else _REACH_UNDER)
     return int(bool(proof.problems))
 
 
@@ -79,28 +90,64 @@ def _without_ours(environment: Mapping[str, str], settings: Mapping[str, str]) -
     return plain
 
 
+class _Ran(NamedTuple):
+    """One run: its log, how long it took, the times that it printed, and sentences for what the
+    launcher started otherwise than it was told."""
+
+    logged: "LoggedRun"
+    seconds: float
+    times: "Times"
+    elsewhere: list[str]
+
+
 def _run(
-    program: Sequence[str], environment: Mapping[str, str], folder: Path, which: str
-) -> "tuple[LoggedRun, float, Times]":
-    """One run: its log, how long it took, and the times that it printed."""
-    from nccltune.model.errors import InputError, LaunchError
-    from nccltune.native.line_process import ending
+    program: Sequence[str],
+    under: "Under | None",
+    environment: Mapping[str, str],
+    folder: Path,
+    which: str,
+) -> _Ran:
+    """One run, with NCCL's log on."""
+    from nccltune.model.errors import InputError
     from nccltune.tune.proof.stock import LOG_SETTINGS, LoggedRun
 
     folder.mkdir()
-    note = stderr()
-    note.print(f"run        {which} the plugin: {' '.join(program)}", markup=False, soft_wrap=True)
-    log = {**LOG_SETTINGS, "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log")}
+    variables = {
+        **environment,
+        **LOG_SETTINGS,
+        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p.log"),
+    }
+    output = folder / "output.txt"
     started = time.monotonic()
+    elsewhere: list[str] = []
+    if under is None:
+        _run_here(program, variables, output, which)
+    else:
+        elsewhere = _run_under(program, under, variables, output, which)
+    seconds = time.monotonic() - started
+    logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
+    if not logged.log.lines:
+        hint = f"does it use NCCL? Then: {_REACH}"
+        if under is not None:
+            hint = f"does it use NCCL? Its first node writes the log to {folder.parent.parent}"
+        raise InputError("left no log of NCCL's", where=program[0], hint=hint)
+    return _Ran(logged, seconds, _times(output), elsewhere)
+
+
+def _run_here(
+    program: Sequence[str], environment: Mapping[str, str], output: Path, which: str
+) -> None:
+    from nccltune.model.errors import InputError
+    from nccltune.native.line_process import ending
+
+    _say_run(which, " ".join(program))
     try:
-        process = subprocess.Popen(
-            list(program), env={**environment, **log}, stdout=subprocess.PIPE
-        )
+        process = subprocess.Popen(list(program), env=environment, stdout=subprocess.PIPE)
     except OSError as error:
         raise InputError(
             f"cannot be started: {error.strerror}", where=program[0], hint="check the command"
         ) from error
-    with process, (folder / "output.txt").open("wb") as kept:
+    with process, output.open("wb") as kept:
         assert process.stdout is not None
         try:
             for line in process.stdout:
@@ -110,18 +157,46 @@ def _run(
         except BaseException:
             process.kill()
             raise
-    seconds = time.monotonic() - started
     if process.returncode != 0:
-        raise LaunchError(
-            f"the command {ending(process.returncode)} {which} the plugin",
-            hint="it has to work without nccltune first" if which == "without" else None,
-        )
-    logged = LoggedRun(sorted(folder.glob("nccl.*.log")))
-    if not logged.log.lines:
-        raise InputError(
-            "left no log of NCCL's", where=program[0], hint=f"does it use NCCL? Then: {_REACH}"
-        )
-    return logged, seconds, _times(folder / "output.txt")
+        raise _failed(f"the command {ending(process.returncode)}", which)
+
+
+def _run_under(
+    program: Sequence[str],
+    under: "Under",
+    environment: Mapping[str, str],
+    output: Path,
+    which: str,
+) -> list[str]:
+    from nccltune.launch.follow import Follower, differences
+    from nccltune.launch.run import run
+    from nccltune.launch.state import State
+    from nccltune.measure.under import program_under
+
+    rendered = program_under(program, under, environment)
+    _say_run(which, rendered.command)
+    follower = Follower(lambda line: print(line, file=sys.stderr, flush=True))
+    end = run(rendered.words, output, follower, environment)
+    if end.signal is not None:
+        raise KeyboardInterrupt(end.signal)
+    if end.state is not State.DONE:
+        for line in follower.last_words:
+            stderr().print(f"  {line}", markup=False, soft_wrap=True)
+        raise _failed(end.why, which)
+    return differences(rendered.placement, follower)
+
+
+def _say_run(which: str, command: str) -> None:
+    stderr().print(f"run        {which} the plugin: {command}", markup=False, soft_wrap=True)
+
+
+def _failed(how: str, which: str) -> Exception:
+    from nccltune.model.errors import LaunchError
+
+    return LaunchError(
+        f"{how} {which} the plugin",
+        hint="it has to work without nccltune first" if which == "without" else None,
+    )
 
 
 def _times(path: Path) -> "Times":
@@ -142,7 +217,7 @@ def _times(path: Path) -> "Times":
     return {key: median(times) for key, times in found.items()}
 
 
-def _show(proof: "StockProof") -> None:
+def _show(proof: "StockProof", reach: str) -> None:
     from rich.table import Table
 
     from nccltune.model.scale import count
@@ -160,7 +235,7 @@ def _show(proof: "StockProof") -> None:
     for problem in proof.problems:
         out.print(f"finding    {problem}", style="red", markup=False)
     if not after.config_hashes:
-        out.print(f"hint       {_REACH}", markup=False)
+        out.print(f"hint       {reach}", markup=False)
     if proof.points:
         alone = sum(point.verdict == "left alone" for point in proof.points)
         out.print(

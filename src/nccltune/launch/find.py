@@ -95,7 +95,10 @@ def choose(job: Job, environment: Mapping[str, str] = os.environ) -> Found:
 
 
 def slurm_mpi(environment: Mapping[str, str] = os.environ) -> str | None:
-    """What `srun --mpi=` may be here, PMIx before PMI2; None where srun knows neither."""
+    """What `srun --mpi=` may be here: what SLURM_MPI_TYPE says, which is srun's own variable for
+    it, else PMIx before PMI2; None where srun knows neither."""
+    if told := environment.get("SLURM_MPI_TYPE"):
+        return told
     text = _said(["srun", "--mpi=list"], environment) or ""
     known = re.findall(r"[a-z][a-z0-9_]*", text.lower())
     return next((name for name in _MPI_LIKED if name in known), None)

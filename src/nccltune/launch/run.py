@@ -121,17 +121,22 @@ class _Job:
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        until = time.monotonic() + _KILL_LIMIT_S
-        # One that a driver holds in the kernel cannot die before that lets go of it.
-        while (left := list(marked(mark))) and time.monotonic() < until:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(_STEP_S / 4)
+        kill_marked(mark)
         self._process.wait()
         while self._take():
             pass
         self._pipe.close()
+
+
+def kill_marked(mark: str) -> None:
+    """Kill what inherited the mark of a run on this machine, until nothing is left of it."""
+    until = time.monotonic() + _KILL_LIMIT_S
+    # One that a driver holds in the kernel cannot die before that lets go of it.
+    while (left := list(marked(mark))) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_STEP_S / 4)
 
 
 def marked(mark: str) -> Iterator[int]:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench under the launcher a site has: one command that starts all of its processes."""
+"""The bench, or a program of MPI, under the launcher a site has: one command that starts all of
+its processes."""
 
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from nccltune.launch.allocation import check_hosts
 from nccltune.launch.find import Found
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job, SlurmOptions, check
-from nccltune.launch.render import render
+from nccltune.launch.render import Rendered, render
 from nccltune.model.errors import InputError, PlatformError
 
 TOKEN = "NCCLTUNE_TOKEN"  # noqa: S105 - the name of a variable
@@ -23,41 +25,65 @@ _SCONTROL_LIMIT_S = 20
 
 class Under(NamedTuple):
     """A launcher that is here, and what it is to start: a process for each GPU of each node, or one
-    for all of a node. `hosts` are named to the launcher, which may know them itself."""
+    for all of a node. `hosts` are named to the launcher, which may know them itself. `mpi` is what
+    srun's --mpi= is for programs of MPI."""
 
     found: Found
     nodes: int
     gpus_per_node: int
     hosts: tuple[str, ...] = ()
     per_node: bool = False
+    mpi: str | None = None
 
 
 def command(
     program: Sequence[str], under: Under, port: int, environment: Mapping[str, str]
 ) -> list[str]:
-    """The command that starts `program` everywhere, with its rendezvous on process 0's node.
+    """The command that starts our bench everywhere, with its rendezvous on process 0's node.
+
+    Every process gets this environment's variables of NCCL and of ours. Raises InputError where the
+    nodes are not known.
+    """
+    words = [*program, f"--rendezvous={_first_host(under, environment)}:{port}"]
+    # The bench links no MPI: Slurm's own variables say which process it is.
+    job = _job(words, under, environment, mpi="none")
+    around = under.found.around(in_allocation=True, conversation=True)
+    return list(render(job, under.found.flavor, around).words)
+
+
+def program_under(program: Sequence[str], under: Under, environment: Mapping[str, str]) -> Rendered:
+    """What starts a program of MPI everywhere, such as one of nccl-tests, with the GPUs of a
+    process as its -g.
 
     Every process gets this environment's variables of NCCL and of ours. Raises InputError where the
     nodes are not known.
     """
     flavor = under.found.flavor
+    if flavor.launcher is Launcher.SLURM:
+        _nodelist(environment)
+    check_hosts(flavor, under.nodes, under.hosts, environment)
+    job = _job(program, under, environment, mpi=under.mpi)
+    return render(job, flavor, under.found.around(in_allocation=True))
+
+
+def _job(
+    program: Sequence[str], under: Under, environment: Mapping[str, str], mpi: str | None
+) -> Job:
     names = sorted(name for name in environment if name.startswith(_OURS) or name in _ALSO)
-    is_slurm = flavor.launcher is Launcher.SLURM
+    # srun hands on everything by itself.
+    is_slurm = under.found.flavor.launcher is Launcher.SLURM
     job = Job(
-        program=[*program, f"--rendezvous={_first_host(under, environment)}:{port}"],
+        program=list(program),
         nodes=under.nodes,
         gpus_per_node=under.gpus_per_node,
         processes="per-node" if under.per_node else "per-gpu",
         hosts=list(under.hosts),
-        # srun hands on everything by itself.
         inherit=[] if is_slurm else names,
-        # The bench links no MPI: Slurm's own variables say which process it is. Where it counts no
-        # GPUs, it must not be asked for any.
-        slurm=SlurmOptions(mpi="none", gpus=any(name in environment for name in _COUNTED)),
+        # Where Slurm counts no GPUs, it must not be asked for any.
+        slurm=SlurmOptions(mpi=mpi, gpus=any(name in environment for name in _COUNTED)),
     )
     check(job, "--launcher")
-    around = under.found.around(in_allocation=True, conversation=True)
-    return list(render(job, flavor, around).words)
+    return job
 
 
 def _first_host(under: Under, environment: Mapping[str, str]) -> str:
@@ -77,6 +103,14 @@ def _first_host(under: Under, environment: Mapping[str, str]) -> str:
 
 def _first_allocated(environment: Mapping[str, str]) -> str:
     """The address of the first of the nodes that Slurm gave to this job."""
+    first, *_ = _scontrol(["show", "hostnames", _nodelist(environment)], environment).split()
+    # A node's name need not be one that the network knows.
+    told = re.search(r"\bNodeAddr=(\S+)", _scontrol(["show", "node", first], environment))
+    return told[1] if told else first
+
+
+def _nodelist(environment: Mapping[str, str]) -> str:
+    """The nodes that Slurm gave to this job, as it writes them."""
     nodes = environment.get(_ALLOCATED)
     if not nodes:
         raise InputError(
@@ -84,10 +118,7 @@ def _first_allocated(environment: Mapping[str, str]) -> str:
             where="--launcher slurm",
             hint="salloc --nodes 2 --exclusive nccltune sweep ..., or the same in an sbatch script",
         )
-    first, *_ = _scontrol(["show", "hostnames", nodes], environment).split()
-    # A node's name need not be one that the network knows.
-    told = re.search(r"\bNodeAddr=(\S+)", _scontrol(["show", "node", first], environment))
-    return told[1] if told else first
+    return nodes
 
 
 def _scontrol(words: list[str], environment: Mapping[str, str]) -> str:

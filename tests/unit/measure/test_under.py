@@ -5,7 +5,7 @@ import pytest
 
 from nccltune.launch.find import Found
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.measure.under import Under, command
+from nccltune.measure.under import Under, command, program_under
 from nccltune.model.errors import InputError
 
 MPIRUN = Found(Flavor(Launcher.OPENMPI, (5, 0, 11)), "mpirun")
@@ -60,3 +60,34 @@ def test_without_nodes_from_slurm() -> None:
     with pytest.raises(InputError, match="no nodes") as caught:
         command(BENCH, Under(SRUN, 2, 8), 77, {})
     assert "salloc" in str(caught.value.hint)
+    with pytest.raises(InputError, match="no nodes"):
+        program_under(["all_reduce_perf"], Under(SRUN, 2, 8), {})
+
+
+def test_a_program_of_mpi_gets_settings_gpus_and_tags() -> None:
+    environment = {"NCCL_TUNER_PLUGIN": "/p.so", "NCCL_DEBUG": "INFO", "HOME": "/root"}
+    under = Under(MPIRUN, 2, 8, ("n1", "n2"), per_node=True)
+    rendered = program_under(["all_reduce_perf", "-b", "8"], under, environment)
+    words = rendered.words
+    assert [words[at + 1] for at, word in enumerate(words) if word == "-x"] == [
+        "NCCL_DEBUG",
+        "NCCL_TUNER_PLUGIN",
+    ]
+    assert words[-5:] == ("all_reduce_perf", "-b", "8", "-g", "8")
+    assert words[words.index("--output") :][:2] == ("--output", "tag")
+    assert rendered.placement.processes == 2
+
+
+def test_a_program_of_mpi_in_a_job_of_slurm() -> None:
+    environment = {"SLURM_JOB_NODELIST": "c[7,9]", "SLURM_JOB_GPUS": "0,1"}
+    under = Under(SRUN, 2, 8, mpi="pmi2")
+    words = program_under(["all_reduce_perf"], under, environment).words
+    assert words[0] == "srun"
+    assert {"--nodes=2", "--mpi=pmi2", "--export=ALL", "--gpus-per-node=8"} <= set(words)
+
+
+def test_an_mpirun_may_know_its_nodes_by_itself() -> None:
+    with pytest.raises(InputError, match="none is named"):
+        program_under(["all_reduce_perf"], Under(MPIRUN, 2, 8), {})
+    known = program_under(["all_reduce_perf"], Under(MPIRUN, 2, 8), {"PBS_NODEFILE": "/nodes"})
+    assert "--host" not in known.words

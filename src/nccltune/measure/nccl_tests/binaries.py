@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nccltune.measure.under import Under, program_under
 from nccltune.model.choice import DEFAULT, Algorithm, AnyChoice, Choice, Protocol
 from nccltune.model.collective import Collective
 from nccltune.model.errors import PlatformError
@@ -36,12 +37,14 @@ FACTOR = 2
 
 
 class Site(NamedTuple):
-    """The binaries' folder and how they are started: `prefix` is a launcher that starts a process
-    for each GPU; without one a single process drives `gpus` GPUs."""
+    """The binaries' folder and how they are started: `under` a launcher as it says, or behind
+    `prefix`, the words of one that starts a process for each GPU; without both a single process
+    drives `gpus` GPUs."""
 
     folder: Path
     gpus: int
     prefix: tuple[str, ...] = ()
+    under: Under | None = None
 
     def binary(self, collective: Collective) -> Path:
         """The binary of a collective, also under a name with a suffix (`all_reduce_perf_mpi`).
@@ -58,14 +61,20 @@ class Site(NamedTuple):
             )
         return runnable[0].absolute()
 
-    def command(self, collective: Collective, low: int, high: int, *options: str) -> list[str]:
-        """The command for sizes from `low` to `high` by FACTOR."""
-        return [
-            *self.prefix,
-            str(self.binary(collective)),
-            *("-b", str(low), "-e", str(high), "-f", str(FACTOR), "-g", str(self.gpus)),
-            *options,
-        ]
+    def command(
+        self,
+        collective: Collective,
+        low: int,
+        high: int,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """The command for sizes from `low` to `high` by FACTOR; `variables` are those that it is
+        started with. Raises InputError for a launcher whose nodes are not known."""
+        words = [str(self.binary(collective)), "-b", str(low), "-e", str(high), "-f", str(FACTOR)]
+        if self.under is not None:
+            return list(program_under([*words, *options], self.under, variables or {}).words)
+        return [*self.prefix, *words, "-g", str(self.gpus), *options]
 
 
 def environment(base: Mapping[str, str], choice: AnyChoice) -> dict[str, str]:

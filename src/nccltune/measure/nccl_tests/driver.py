@@ -241,9 +241,10 @@ class NcclTests:
             )
         found = self._looks[key]
         if choice == DEFAULT and found.error is not None:
+            tried = self._site.command(collective, 1024, 1024, variables=self.environment())
             raise LaunchError(
                 f"{self._site.binary(collective).name} with NCCL's default {found.error}",
-                hint=f"try it: {' '.join(self._site.command(collective, 1024, 1024))}",
+                hint=f"try it: {' '.join(tried)}",
             )
         return found
 
@@ -262,11 +263,14 @@ class NcclTests:
         key = (task.collective, task.choice)
         self._spend(self._expected_s(task))
         began = self._now()
+        variables = environment(self._base, task.choice)
         command = self._site.command(
-            *(task.collective, task.low, task.high), *("-c", "0" if task.round else "1")
+            *(task.collective, task.low, task.high),
+            *("-c", "0" if task.round else "1"),
+            variables=variables,
         )
         try:
-            ended = run_program(command, environment(self._base, task.choice), self._limit_s(key))
+            ended = run_program(command, variables, self._limit_s(key))
         except InterruptedProgram as stop:
             self._append(task, stop.output)
             raise

@@ -68,14 +68,16 @@ def look(
     limit_s: float,
 ) -> Look:
     """Run a choice once at every size with NCCL's log on."""
-    with tempfile.TemporaryDirectory(prefix="nccltune-") as name:
+    # The first process may be on another node, which sees this folder and not this machine's /tmp.
+    shared = None if site.under is None else Path.cwd()
+    with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
         folder = Path(name)
         variables = environment(base, choice) | {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING",
             "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p"),
         }
-        command = site.command(collective, low, high, *LOOK_OPTIONS)
+        command = site.command(collective, low, high, *LOOK_OPTIONS, variables=variables)
         ended = run_program(command, variables, limit_s)
         logs, lines = _logs(folder)
         samples, report = read_output(ended.output, collective, choice, logs=logs)

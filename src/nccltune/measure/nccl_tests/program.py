@@ -4,17 +4,21 @@
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
+from nccltune.formats.prefixes import strip_prefix
+from nccltune.launch.run import MARK, kill_marked
 from nccltune.model.errors import PlatformError
 from nccltune.native.line_process import ending
 
 _PR_SET_PDEATHSIG = 1
 _KEPT_BYTES = 64 * 1024
+_PATIENCE_S = 5.0
 _libc = ctypes.CDLL(None)
 
 
@@ -34,8 +38,10 @@ class Ended(NamedTuple):
         """How it ended, and its last words."""
         how = "took too long and was killed" if self.status is None else ending(self.status)
         said = self.errors.splitlines() or self.output.decode(errors="replace").splitlines()
-        last = next((line.strip() for line in reversed(said) if line.strip()), "")
-        return f"{how}; its last words: {last}" if last else how
+        lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
+        # Under a launcher only the program's lines are tagged; what it says of a death comes last.
+        own = [text for source, text in lines if source] or [text for _, text in lines]
+        return f"{how}; its last words: {own[-1].strip()}" if own else how
 
 
 class InterruptedProgram(KeyboardInterrupt):
@@ -48,12 +54,14 @@ class InterruptedProgram(KeyboardInterrupt):
 
 def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Ended:
     """Run it for at most `limit_s` seconds, in a session of its own: Ctrl-C is ours to say, and
-    launchers' children end with it. Raises PlatformError where it cannot be started."""
+    launchers' children end with it, asked first. Raises PlatformError where it cannot be started.
+    """
+    mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 arguments,
-                env=dict(environment),
+                env={**environment, MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -70,10 +78,10 @@ def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_
         except subprocess.TimeoutExpired:
             pass
         except KeyboardInterrupt as reason:
-            _end(process)
+            _end(process, mark)
             raise InterruptedProgram(reason, _content(output)) from reason
         finally:
-            _end(process)
+            _end(process, mark)
         return Ended(
             status, _content(output), _content(errors)[-_KEPT_BYTES:].decode(errors="replace")
         )
@@ -83,10 +91,17 @@ def _end_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End its whole session, also what it left behind."""
+def _end(process: "subprocess.Popen[bytes]", mark: str) -> None:
+    """End its whole session, also what it left behind. A launcher that is killed ends nothing on
+    other nodes: it is asked before."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            process.terminate()
+            process.wait(_PATIENCE_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    # Open MPI gives each process a group of its own.
+    kill_marked(mark)
     process.wait()
 
 

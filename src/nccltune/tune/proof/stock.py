@@ -20,7 +20,7 @@ LOG_SETTINGS = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,TUNING"}
 """What makes NCCL log the tuner that it loads and (2.20 and later) the choice of every call."""
 # Our plugin's line at init (docs/reference/tuner-plugin.md), one a communicator and rank.
 _LOADED = re.compile(
-    r"TUNER/nccltune: .* \(content (?P<hash>[0-9a-f]{16})\): (?P<apply>\d+) of (?P<rules>\d+) rules"
+    r"TUNER/nccltune: .* \(content (?P<hash>[0-9a-f]{16})\): (?P<apply>\d+) of (?P<rules>\d+) rule"
 )
 PointVerdict = Literal["as the rule says", "not as the rule says", "left alone", "changed"]
 Times = Mapping[tuple[Collective, int], float]
