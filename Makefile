@@ -56,8 +56,10 @@ test-native: $(VENV)/.installed-test
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build --preset dev -j $(JOBS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" ctest --preset dev -j $(JOBS)
 
+# Files side by side, in the order in which they stand: those that wait for programs come first. One
+# more than there are cores, for that waiting.
 test-python: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
 
 # Address and undefined behaviour, then data races, over the native tests.
 sanitize: $(VENV)/.installed-test

@@ -6,6 +6,8 @@ if(DEFINED SKBUILD)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
   endif()
+  # Half the time to compile. The presets that warn compile each file by itself.
+  set(CMAKE_UNITY_BUILD ON)
 else()
   set(NCCLTUNE_DEVELOP ON)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

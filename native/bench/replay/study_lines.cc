@@ -8,7 +8,7 @@ namespace {
 
 using json::Value;
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kNewestSchema = 1;
 
 // As ReadInteger, for numbers of bytes and elements.
 bool ReadSize(const Value& value, std::string_view key, int64_t low, std::optional<int64_t>* out) {
@@ -90,7 +90,7 @@ bool ReadInteger(const Value& value, std::string_view key, int64_t low,
 
 bool IsNewer(const Value& value) {
   const Value* version = value.Find("schema_version");
-  return version != nullptr && version->AsInt() != nullptr && *version->AsInt() > kSchemaVersion;
+  return version != nullptr && version->AsInt() != nullptr && *version->AsInt() > kNewestSchema;
 }
 
 LineResult ReadSample(const Value& value, Sample* sample) {
