@@ -24,7 +24,7 @@ Examples:
   nccltune lint-launch job.sbatch
   nccltune lint-launch mpijob.yaml --json
 """
-_LAUNCHERS = ("openmpi", "openmpi-4", "openmpi-5", "hydra", "slurm")
+_LAUNCHERS = ("openmpi", "openmpi-4", "openmpi-5", "hydra", "intel", "slurm")
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
 _INDENT = 9
 
@@ -112,7 +112,7 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
 
 
 def _flavors(launcher: str | None) -> "tuple[Flavor, ...]":
-    from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM
+    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM
 
     known = {
         None: (),
@@ -120,6 +120,7 @@ def _flavors(launcher: str | None) -> "tuple[Flavor, ...]":
         "openmpi-4": (OPENMPI_4,),
         "openmpi-5": (OPENMPI_5,),
         "hydra": (HYDRA,),
+        "intel": (INTEL,),
         "slurm": (SLURM,),
     }
     return known[launcher]
