@@ -29,6 +29,7 @@ def main() -> int:
     host = os.environ.get("FAKE_HOST", os.environ.get("SLURMD_NODENAME", socket.gethostname()))
     told = {name: os.environ.get(name) for name in os.environ.get("LAUNCHED_TOLD", "").split()}
     own = {"rank": rank, "local": local, "host": host, "pid": os.getpid(), "told": told}
+    own["cores"] = sorted(os.sched_getaffinity(0))
     half = places / f"{rank}.half"
     half.write_text(json.dumps(own))
     half.rename(places / str(rank))
