@@ -91,6 +91,7 @@ def test_slurm_script() -> None:
     assert rendered.text == (
         "#!/bin/bash\n"
         "#SBATCH --job-name=nccl-test\n"
+        "#SBATCH --no-requeue\n"
         "#SBATCH --nodes=2\n"
         "#SBATCH --ntasks-per-node=1\n"
         "#SBATCH --gpus-per-node=8\n"
