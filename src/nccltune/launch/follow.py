@@ -55,7 +55,10 @@ class Follower:
     @property
     def last_words(self) -> list[str]:
         """The last lines of the program that are neither table nor comment, then the launcher's:
-        what it says of a death would push out the reason."""
+        what it says of a death would push out the reason. Of a node that went away it says nothing
+        but guesses."""
+        if self._lost is not None and self._tables:
+            return list(self._last)
         return [*self._last, *self._launchers_last]
 
     @property
@@ -81,10 +84,8 @@ class Follower:
                 "the launcher has no daemon on a node: ssh to each node must work without a "
                 "password, and the launcher be there at the same path"
             )
-        return (
-            f"a node went away{f' ({self._lost})' if self._lost else ''}: the launcher lost its "
-            "daemon there, by the node's end, its network's or that of its ssh"
-        )
+        which = f" ({self._lost})" if self._lost else ""
+        return f"a node went away{which}: it died, or its network did, or the ssh to it"
 
     @property
     def alone(self) -> int:

@@ -14,11 +14,11 @@ def judged(end: End, job: Job, follower: Follower, imported: Imported | None) ->
     """`end` by what the run printed. Open MPI 5.0.11 ends with status 0 when a node is gone, and
     nccl-tests ends so for an option that it lacks. `imported` is None where there was no table."""
     if end.state is State.FAILED and follower.lost is not None:
-        return end._replace(why=f"{follower.lost} ({end.why})")
+        return end._replace(why=f"{follower.lost}; {end.why}")
     if end.state is not State.DONE:
         return end
     if follower.lost is not None:
-        return End(State.FAILED, f"{follower.lost} (and ended with status 0)")
+        return End(State.FAILED, f"{follower.lost}; yet the launcher ended with status 0")
     if imported is None:
         if "_perf" in PurePath(job.program[0]).name:
             why = "it ended well but printed no table: nccl-tests does so for an option it lacks"
