@@ -65,8 +65,8 @@ def _unbound(job: Job, flavor: Flavor) -> list[Part]:
         parts.append(
             Part(
                 ("-genv", _PIN, "off"),
-                "leaves each process all cores of its node, in Intel MPI: it takes -bind-to none, does "
-                "nothing for it and gives each process its share of the cores, wherever its GPU is",
+                "leaves each process all cores of its node, in Intel MPI: it takes -bind-to none, "
+                "does nothing for it and gives each its share of the cores, wherever its GPU is",
             )
         )
     return parts
