@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from .bench_runs import eventually
+from .bench_runs import FOUR_NODES, eventually
 from .test_launch import MAIN, PROGRAM, Site, _alive, places, site
 
 __all__ = ["places", "site"]
@@ -78,8 +78,8 @@ def job(site: Site, places: Path, request: pytest.FixtureRequest) -> Iterator[Jo
         os.kill(pid, signal.SIGKILL)
 
 
-def signalled(host: str, job: Job, number: signal.Signals) -> None:
-    victims = of_host(host, job.places)
+def kill_host(host: str, folder: Path, number: signal.Signals) -> None:
+    victims = of_host(host, folder)
     assert len(victims) >= 3, "two processes and a daemon at least"
     # Stopped before it is killed: no part of a host outlives another and tells of it.
     for step in dict.fromkeys((signal.SIGSTOP, number)):
@@ -90,7 +90,7 @@ def signalled(host: str, job: Job, number: signal.Signals) -> None:
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_dies(job: Job, host: str) -> None:
     job.until("  2048  ")
-    signalled(host, job, signal.SIGKILL)
+    kill_host(host, job.places, signal.SIGKILL)
     result, talk = job.end()
     assert job.process.returncode == 4, talk
     assert result["state"] == "failed"
@@ -103,7 +103,7 @@ def test_a_host_that_dies(job: Job, host: str) -> None:
 @pytest.mark.parametrize("job", [{"LAUNCHED_HALF": "1"}], indirect=True)
 def test_a_row_that_a_death_cut_is_none(job: Job) -> None:
     job.until("  2048  ")
-    signalled("nodea", job, signal.SIGKILL)
+    kill_host("nodea", job.places, signal.SIGKILL)
     result, talk = job.end()
     assert job.process.returncode == 4, talk
     assert result["state"] == "failed"
@@ -111,17 +111,16 @@ def test_a_row_that_a_death_cut_is_none(job: Job) -> None:
     assert "  4096  " not in talk
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_ctrl_c_with_a_host_that_hangs(job: Job, host: str) -> None:
+def test_ctrl_c_with_a_host_that_hangs(job: Job) -> None:
+    host, other = HOSTS
     job.until("  2048  ")
-    signalled(host, job, signal.SIGSTOP)
+    kill_host(host, job.places, signal.SIGSTOP)
     job.process.send_signal(signal.SIGINT)
     result, talk = job.end()
     assert job.process.returncode == 128 + signal.SIGINT, talk
     assert result["state"] == "stopped"
     assert job.sizes()[:2] == [1024, 2048]
     # Nobody can end what hangs over there; it ends by itself when it wakes.
-    other = next(name for name in HOSTS if name != host)
     for _ in eventually():
         if not of_host(other, job.places):
             break
@@ -134,3 +133,37 @@ def nothing_left(job: Job) -> None:
     for _ in eventually():
         if not _alive(job.places):
             break
+
+
+# Open MPI takes both addresses for this machine, and needs no daemon for the second.
+@pytest.mark.parametrize("site", ["hydra", "intel"], indirect=True)
+def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
+    study = places.parent / "study"
+    hosts = ("127.0.0.1", "127.0.0.2")
+    under = ["--launcher", site.launcher.value, "--hosts", ",".join(hosts), "--gpus", "2"]
+    plan = ["--replay", str(FOUR_NODES), "--exhaustive", "--rounds", "1000"]
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "sweep", "-o", str(study), *under, *plan],
+        env={**os.environ, **site.variables, "PLACES": str(places)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in eventually(30):
+            if (study / "samples.jsonl").exists():
+                break
+        kill_host(hosts[1], places, signal.SIGKILL)
+        _, talk = sweep.communicate(timeout=60)
+        assert sweep.returncode == 4, talk
+        assert "are kept in" in talk
+        assert "nccltune sweep" in talk, "the command that goes on"
+        assert (study / "samples.jsonl").read_text().count("\n") > 0
+        for _ in eventually():
+            if not _alive(places):
+                break
+    finally:
+        sweep.kill()
+        sweep.communicate()
+        for pid in _alive(places):
+            os.kill(pid, signal.SIGKILL)
