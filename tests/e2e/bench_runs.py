@@ -52,7 +52,7 @@ def free_port() -> int:
 
 def environment(**variables: str) -> dict[str, str]:
     """The environment without what another launcher, or a user, may have left there."""
-    foreign = ("OMPI_", "PMI", "SLURM_", "MPI_LOCAL", "NCCL", "HYDRA", "TORCHELASTIC")
+    foreign = ("OMPI_", "PMI", "SLURM_", "MPI_LOCAL", "NCCL", "HYDRA", "I_MPI_", "TORCHELASTIC")
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     kept = {
         name: value

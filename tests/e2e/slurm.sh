@@ -6,6 +6,8 @@
 #   tests/e2e/slurm.sh start DIR [CPUS_A_NODE]    says SLURM_CONF=... on its last line
 #   tests/e2e/slurm.sh stop DIR
 #
+# SLURMD_TIMEOUT: seconds after which a node that does not answer is down.
+#
 # Exit status 3 where Slurm is not installed (Debian: slurmctld slurmd slurm-client munge) or cannot
 # run here.
 set -euo pipefail
@@ -73,7 +75,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
 SlurmctldTimeout=30
-SlurmdTimeout=30
+SlurmdTimeout=${SLURMD_TIMEOUT:-30}
 InactiveLimit=0
 KillWait=2
 MinJobAge=300

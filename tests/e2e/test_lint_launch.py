@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the linter predicts is what real launchers start: Open MPI 4 and 5, and MPICH's hydra."""
+"""What the linter predicts is what real launchers start: Open MPI 4 and 5, MPICH's hydra, Intel
+MPI's."""
 
 import itertools
 import os
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.launch.flavor import flavor_of
+from nccltune.launch.flavor import Flavor, flavor_of
 from nccltune.launch.lint.check import check
 from nccltune.launch.lint.command import Site
-from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5
+from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch.lint.source import from_words
 
 OPENMPI_CASES = [
@@ -57,14 +58,13 @@ def _launcher(names: list[str], major: int | None) -> str:
     pytest.skip(f"no {' or '.join(name for name in names if name)} of version {major} here")
 
 
-def _predicted(words: list[str], flavor: object) -> dict[str, int] | None:
+def _predicted(words: list[str], flavor: Flavor) -> dict[str, int] | str | None:
+    """Processes of each host, None where the launcher will refuse, why where it is not known."""
     (found,) = from_words(words, Site())
-    wanted = (flavor,)
-    verdict = check(found.line, found.site, wanted)  # type: ignore[arg-type]
+    verdict = check(found.line, found.site, (flavor,))
     ((prediction, _),) = verdict.predictions
     if prediction.placement is None:
-        assert prediction.fails is not None, prediction.unknown
-        return None
+        return prediction.unknown if prediction.fails is None else None
     return {str(node.host): node.processes for node in prediction.placement.nodes}
 
 
@@ -129,8 +129,19 @@ def test_open_mpi_starts_what_is_predicted(total: list[str], way: list[str]) -> 
     assert done.stdout.split().count("here") == sum((predicted or {}).values())
 
 
-def test_hydra_starts_what_is_predicted(tmp_path: Path) -> None:
-    mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
+def _intel_mpi() -> str:
+    folder = os.environ.get("INTELMPI_BIN")
+    if not folder:
+        pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, and INTELMPI_BIN")
+    return str(Path(folder) / "mpiexec.hydra")
+
+
+@pytest.mark.parametrize("flavor", [HYDRA, INTEL], ids=["MPICH", "Intel"])
+def test_hydra_starts_what_is_predicted(tmp_path: Path, flavor: Flavor) -> None:
+    if flavor is INTEL:
+        mpiexec = _intel_mpi()
+    else:
+        mpiexec = _launcher(["mpiexec.hydra", "mpiexec.mpich", "mpirun.mpich"], None)
     # Hosts that are made up: what hydra would run there by ssh runs here and says for which.
     ssh = tmp_path / "ssh"
     ssh.write_text(
@@ -142,13 +153,30 @@ def test_hydra_starts_what_is_predicted(tmp_path: Path) -> None:
     wrong = {}
     for case in HYDRA_CASES:
         options = case.split()
-        predicted = _predicted(["mpiexec.hydra", *options, "hostname"], HYDRA)
+        predicted = _predicted(["mpiexec.hydra", *options, "hostname"], flavor)
         launch = ["-launcher", "ssh", "-launcher-exec", str(ssh)]
         done = subprocess.run(
             [mpiexec, *launch, *options, *tail],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         real = dict(Counter(re.findall(r"^on (\S+)$", done.stdout, re.M))) or None
-        if predicted != real:
+        if flavor is INTEL and "-ppn" not in options:
+            # As many on a node as it has cores: nothing that a line tells.
+            assert "-ppn says it" in str(predicted)
+        elif predicted != real:
             wrong[case] = (predicted, real)
+    assert not wrong
+
+
+def test_intel_mpi_takes_the_options_that_it_is_said_to_take() -> None:
+    mpiexec = _intel_mpi()
+    wrong = {}
+    for name in sorted(TABLES[HYDRA].keys() | TABLES[INTEL].keys()):
+        done = subprocess.run(
+            [mpiexec, f"-{name}"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        taken = "unrecognized argument" not in done.stdout + done.stderr
+        if taken != (name in TABLES[INTEL]):
+            wrong[name] = taken
     assert not wrong

@@ -19,9 +19,16 @@ from .command_line import line
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-@pytest.fixture(params=["openmpi", "hydra"])
-def options(request: pytest.FixtureRequest) -> list[str]:
+@pytest.fixture(params=["openmpi", "hydra", "intel"])
+def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     name: str = request.param
+    if name == "intel":
+        folder = os.environ.get("INTELMPI_BIN")
+        if not folder:
+            pytest.skip("no Intel MPI: PyPI's impi-rt in an environment of its own, INTELMPI_BIN")
+        name = "hydra"
+        monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        assert find(Launcher.HYDRA).flavor.is_intel
     try:
         find(Launcher(name))
     except PlatformError as error:

@@ -3,7 +3,7 @@
 
 import statistics
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nccltune.cli.output import next_step, print_json, stderr, stdout
@@ -117,18 +117,16 @@ def result_of(
 ) -> Result:
     """Read what the run printed into the study, and judge it."""
     from nccltune.launch.follow import differences
+    from nccltune.launch.judge import judged
     from nccltune.launch.keep import samples_of, take_in
-    from nccltune.launch.state import End, State
 
     findings = differences(rendered.placement, follower)
     samples: list[Sample] = []
-    if follower.rows:
-        imported = take_in(study, output, choice)
+    imported = take_in(study, output, choice) if follower.rows else None
+    if imported is not None:
         findings += _doubts(imported)
         samples = samples_of(study, imported)
-    elif end.state is State.DONE and "_perf" in PurePath(job.program[0]).name:
-        why = "it ended well but printed no table: nccl-tests does so for an option it lacks"
-        end = End(State.FAILED, why)
+    end = judged(end, job, follower, imported)
     return Result(rendered, end, findings, follower.last_words, samples, output)
 
 

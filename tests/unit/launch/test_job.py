@@ -125,9 +125,22 @@ def test_arguments_are_explained_as_the_program_reads_them() -> None:
         ("mpirun.openmpi (OpenRTE) 4.1.4\n", Flavor(Launcher.OPENMPI, (4, 1, 4))),
         ("mpirun (Open MPI) 5.0.11\n", Flavor(Launcher.OPENMPI, (5, 0, 11))),
         ("HYDRA build details:\n    Version:      4.0.2\n", Flavor(Launcher.HYDRA, (4, 0, 2))),
+        (
+            "Intel(R) MPI Library for Linux* OS, Version 2021.18.1 Build 20260626 (id: b44796a)\n"
+            "Copyright 2003-2026, Intel Corporation.\n",
+            Flavor(Launcher.HYDRA, (2021, 18, 1)),
+        ),
         ("slurm 22.05.8\n", Flavor(Launcher.SLURM, (22, 5, 8))),
         ("bash 5.2\n", None),
     ],
 )
 def test_versions(text: str, flavor: Flavor | None) -> None:
     assert flavor_of(text) == flavor
+
+
+def test_whose_hydra() -> None:
+    intel, mpich = Flavor(Launcher.HYDRA, (2021, 18, 1)), Flavor(Launcher.HYDRA, (4, 0, 2))
+    assert (intel.is_intel, intel.words) == (True, "Intel MPI 2021.18.1")
+    assert (mpich.is_intel, mpich.words) == (False, "hydra 4.0.2")
+    assert not Flavor(Launcher.HYDRA).is_intel
+    assert not Flavor(Launcher.OPENMPI, (2021,)).is_intel

@@ -15,7 +15,7 @@ from nccltune.launch.job import Job, KubernetesOptions
 from nccltune.launch.lint.check import Verdict, check
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.manifest import documents_of, from_manifests, judge_manifests
-from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM, TABLES
+from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TABLES
 from nccltune.launch.lint.read import read
 from nccltune.launch.lint.source import from_text, judge_output
 from nccltune.launch.lint.words import split
@@ -97,6 +97,8 @@ def test_a_script_inside_a_manifest() -> None:
         Flavor(Launcher.OPENMPI, (4, 1, 4)),
         Flavor(Launcher.OPENMPI, (5, 0, 11)),
         Flavor(Launcher.HYDRA, (4, 0, 2)),
+        Flavor(Launcher.HYDRA, (2021, 18, 1)),
+        Flavor(Launcher.HYDRA),
         Flavor(Launcher.SLURM, (23, 2)),
         Flavor(Launcher.KUBERNETES),
     ],
@@ -116,7 +118,7 @@ def test_what_we_render_is_right(flavor: Flavor, processes: str, nodes: int) -> 
     rendered = render(job, flavor)
     wanted = {
         Launcher.OPENMPI: (OPENMPI_5,) if flavor.version[:1] == (5,) else (OPENMPI_4,),
-        Launcher.HYDRA: (HYDRA,),
+        Launcher.HYDRA: (INTEL,) if flavor.is_intel else (HYDRA,),
         Launcher.SLURM: (SLURM,),
         Launcher.KUBERNETES: (OPENMPI_4,),
     }[flavor.launcher]

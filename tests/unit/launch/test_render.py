@@ -3,6 +3,7 @@
 
 import shlex
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
@@ -19,6 +20,7 @@ OPENMPI_4 = Flavor(Launcher.OPENMPI, (4, 1, 4))
 OPENMPI_5 = Flavor(Launcher.OPENMPI, (5, 0, 11))
 OPENMPI = Flavor(Launcher.OPENMPI)
 HYDRA = Flavor(Launcher.HYDRA, (4, 0, 2))
+INTEL = Flavor(Launcher.HYDRA, (2021, 18, 1))
 SLURM = Flavor(Launcher.SLURM, (23, 2))
 KUBERNETES = Flavor(Launcher.KUBERNETES)
 TWO = Job(
@@ -54,6 +56,31 @@ def test_hydra() -> None:
     )
 
 
+def test_intel_mpi_is_unbound_by_its_own_word() -> None:
+    assert shlex.join(render(TWO, INTEL).words) == (
+        "mpiexec.hydra -hosts a,b -n 16 -ppn 8 -genv I_MPI_PIN off -genv NCCL_IB_HCA mlx5_0,mlx5_1 "
+        "-prepend-rank all_reduce_perf -b 8 -e 1G -f 2 -g 1"
+    )
+    job = Job(program=PROGRAM, environment={"I_MPI_PIN": "on"})
+    words = render(job, INTEL).words
+    assert words.count("I_MPI_PIN") == 1
+    assert "on" in words, "the job's own word counts"
+
+
+def test_a_hydra_that_nobody_knows_is_unbound_in_both_words() -> None:
+    words = shlex.join(render(TWO, Flavor(Launcher.HYDRA)).words)
+    assert " -bind-to none -genv I_MPI_PIN off " in words
+
+
+@pytest.mark.parametrize(("mpi", "word"), [("Intel", "I_MPI_PIN"), ("MPICH", "-bind-to")])
+def test_an_image_with_hydra(mpi: Literal["Intel", "MPICH"], word: str) -> None:
+    options = KubernetesOptions(image="r/n:1", mpi=mpi)
+    manifest = yaml.safe_load(render(Job(program=PROGRAM, kubernetes=options), KUBERNETES).text)
+    replicas = manifest["spec"]["mpiReplicaSpecs"]
+    (launcher,) = replicas["Launcher"]["template"]["spec"]["containers"]
+    assert {"I_MPI_PIN", "-bind-to"} & set(launcher["command"]) == {word}
+
+
 def test_slurm_script() -> None:
     slurm = SlurmOptions(partition="gpu", time="00:10:00", mpi="pmi2", options=["--qos=high"])
     job = Job(
@@ -64,6 +91,7 @@ def test_slurm_script() -> None:
     assert rendered.text == (
         "#!/bin/bash\n"
         "#SBATCH --job-name=nccl-test\n"
+        "#SBATCH --no-requeue\n"
         "#SBATCH --nodes=2\n"
         "#SBATCH --ntasks-per-node=1\n"
         "#SBATCH --gpus-per-node=8\n"
@@ -98,7 +126,7 @@ def test_local() -> None:
         render(Job(program=PROGRAM), Flavor(Launcher.LOCAL))
 
 
-@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, SLURM])
+@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, INTEL, SLURM])
 def test_a_conversation_has_no_tags(flavor: Flavor) -> None:
     words = render(TWO, flavor, Around(conversation=True)).words
     assert not {"--tag-output", "--output", "-prepend-rank", "--label"} & set(words)
@@ -162,7 +190,7 @@ def test_what_kubernetes_cannot(job: Job, says: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, SLURM])
+@pytest.mark.parametrize("flavor", [OPENMPI_4, OPENMPI_5, HYDRA, INTEL, SLURM])
 def test_every_word_is_explained(path: Path, flavor: Flavor) -> None:
     rendered = render(read_job(path), flavor)
     assert all(part.meaning and part.words for part in rendered.parts)

@@ -1,28 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guide shows what is rendered, word for word."""
+"""The guides show what is rendered, word for word, and lead to files that are there."""
 
+import os
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from click.testing import CliRunner
 
-from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.job import read_job
-from nccltune.launch.render import render
+from nccltune.cli.launch import command
 
 ROOT = Path(__file__).parents[3]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("launching/*.md"))
+LAUNCH = "$ nccltune launch "
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
-@pytest.mark.parametrize(
-    ("flavor", "file", "hosts"),
-    [
-        (Flavor(Launcher.LOCAL), "1x8", []),
-        (Flavor(Launcher.OPENMPI, (4, 1, 4)), "2x8-per-gpu", ["node1", "node2"]),
-        (Flavor(Launcher.HYDRA), "2x8-per-gpu", ["node1", "node2"]),
-        (Flavor(Launcher.SLURM), "2x8-per-gpu", []),
-    ],
-)
-def test_the_guide_has_it(flavor: Flavor, file: str, hosts: list[str]) -> None:
-    job = replace(read_job(ROOT / "examples" / "jobs" / f"{file}.toml"), hosts=hosts)
-    guide = (ROOT / "docs" / "guides" / "launching.md").read_text()
-    assert f"```\n{render(job, flavor).text}```\n" in guide
+def blocks(page: Path, language: str = "") -> Iterator[str]:
+    """What stands between fences, without them."""
+    for match in re.finditer(r"^```(\w*)\n(.*?)^```$", page.read_text(), re.M | re.S):
+        if match[1] == language:
+            yield match[2]
+
+
+def rendered(page: Path) -> list[str]:
+    """The blocks that show a command with what it renders."""
+    return [
+        block
+        for block in blocks(page)
+        if block.startswith(LAUNCH) and " --render" in block.partition("\n")[0]
+    ]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_what_a_guide_renders_is_what_is_rendered(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    # Root would be told its option, and an allocation its srun line.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    shown = rendered(page)
+    assert shown, "a guide shows what is started"
+    for block in shown:
+        line, _, text = block.partition("\n")
+        done = CliRunner().invoke(command, shlex.split(line.removeprefix(LAUNCH)))
+        assert done.exit_code == 0, done.output
+        assert done.stdout == text, line
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_jobs_of_a_guide_are_the_shipped_ones(page: Path) -> None:
+    shipped = [path.read_text() for path in (ROOT / "examples" / "jobs").glob("*.toml")]
+    for block in blocks(page, "toml"):
+        if block.startswith("#"):
+            assert block in shipped
+
+
+def test_every_launcher_has_its_guide() -> None:
+    index = (ROOT / "docs" / "guides" / "launching.md").read_text()
+    named = set(re.findall(r"\(launching/([a-z-]+)\.md\)", index))
+    assert named >= {page.stem for page in GUIDES} | {"one-machine", "openmpi", "hydra", "slurm"}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        assert (page.parent / target).is_file(), target

@@ -13,10 +13,15 @@ import pytest
 from nccltune.launch.batch import Batch
 from nccltune.launch.find import slurm_mpi
 from nccltune.launch.follow import Follower, differences
+from nccltune.launch.job import Job
+from nccltune.launch.judge import judged
+from nccltune.launch.keep import take_in
 from nccltune.launch.placement import block
 from nccltune.launch.run import run
-from nccltune.launch.state import State
+from nccltune.launch.state import End, State
+from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError, PlatformError
+from tests.unit.formats.maker import Made, points
 
 DEVICE = "#  Rank {rank:2} Group  0 Pid {pid:6} on {host:>10} device  0 [0000:06:00] NVIDIA H200\n"
 ROW = "        1024           256     float     sum      -1    11.02    0.09    0.14       0\n"
@@ -264,3 +269,81 @@ def test_a_job_that_sbatch_refuses(site: dict[str, str]) -> None:
 def test_pmix_comes_before_pmi2(site: dict[str, str]) -> None:
     assert slurm_mpi(site) == "pmix"
     assert slurm_mpi({"PATH": "/nonexistent"}) is None
+
+
+# --- what a status does not tell ------------------------------------------------------------------
+
+LOST = [
+    ("ORTE was unable to reliably start one or more daemons.", "a node went away: "),
+    ("A daemon failed to report back after being spawned. This could", "a node went away: "),
+    ("PRTE has lost communication with a remote daemon.", "a node went away: "),
+    (
+        "[mpiexec@vm] control_cb (pm/pmiserv/pmiserv_cb.c:206): assert (!closed) failed",
+        "a node went away: ",
+    ),
+    ("[mpiexec@vm] Error: Downstream from host b exited abnormally", "a node went away (b): "),
+    ("srun: error: Node failure on b", "a node went away (b): "),
+]
+JOB = Job(program=["all_reduce_perf"])
+MADE = Made(points(1024, 2048, 4096))
+
+
+@pytest.mark.parametrize(("line", "why"), LOST)
+@pytest.mark.parametrize("end", [End(State.DONE), End(State.FAILED, "mpirun ended with status 9")])
+def test_a_node_that_the_launcher_lost(line: str, why: str, end: End) -> None:
+    rank = "[1,0]<stdout>:" + DEVICE.format(rank=0, pid=1, host="a")
+    seen = judged(end, JOB, follower_of(f"{rank}{line}\n"), None)
+    assert seen.state is State.FAILED
+    assert seen.why.startswith(why)
+    assert "status" in seen.why
+    never = judged(end, JOB, follower_of(f"{line}\n"), None)
+    assert never.why.startswith("the launcher has no daemon on a node: ssh to each node must work")
+    # What the program says is not what the launcher says.
+    assert follower_of(f"[1,0]<stdout>:{line}\n").lost is None
+
+
+def test_a_status_of_0_in_the_middle_of_a_table(tmp_path: Path) -> None:
+    output = tmp_path / "output.txt"
+    for made, state in ((MADE.with_(footer=False), State.FAILED), (MADE, State.DONE)):
+        output.write_text(made.text())
+        imported = take_in(tmp_path / "study", output, None)
+        follower = follower_of(made.text(), 1 << 10)
+        assert judged(End(State.DONE), JOB, follower, imported).state is state
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        MADE,
+        MADE.with_(era="old"),
+        MADE.with_(era="2.13"),
+        MADE.with_(stamps=True),
+        MADE.with_(per_iteration=True, cpu_time=True),
+        MADE.with_(collective=Collective.BROADCAST),
+        MADE.with_(dtype="fp8_e4m3", itemsize=1),
+    ],
+)
+def test_every_row_of_every_nccl_tests_is_one(made: Made) -> None:
+    assert follower_of(made.text(), 1 << 10).rows == 3
+
+
+def test_a_test_that_prints_no_table() -> None:
+    end = judged(End(State.DONE), JOB, follower_of("usage: all_reduce_perf\n"), None)
+    assert (end.state, "printed no table" in end.why) == (State.FAILED, True)
+    other = Job(program=["hostname"])
+    assert judged(End(State.DONE), other, follower_of("a\n"), None) == End(State.DONE)
+    stopped = End(State.STOPPED, "by SIGINT", 2)
+    assert judged(stopped, JOB, follower_of(LOST[0][0] + "\n"), None) == stopped
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "[mpiexec@vm] control_cb (a.c:1): assert (!closed) failed",
+        "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES =",
+        "slurmstepd: error: *** STEP 5.0 ON a CANCELLED AT 2026 ***",
+    ],
+)
+def test_a_row_that_a_launcher_talks_into_is_none(tail: str) -> None:
+    for length in range(20, len(ROW) - 1):
+        assert follower_of(ROW + ROW[:length] + tail + "\n", 1 << 10).rows == 1, ROW[:length]

@@ -3,7 +3,7 @@
 
 An entry is `name:words=meaning`; without a meaning the option only has to be known. Sources: the
 help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11; Intel MPI
-2021's additions are among hydra's.
+2021.18 was asked for each of hydra's.
 """
 
 from typing import NamedTuple
@@ -52,15 +52,22 @@ omca:2=mca hostfile-slots:1 map-by-options:1 stream-buffering:1 exec-agent:1 gpu
 initial-errhandler:1 pset:1 pmixam:1 add-hostfile:1 add-host:1
 """)
 _HYDRA = _table("""
-n:1=total np:1=total ppn:1=per_node perhost:1=per_node grr:1=per_node rr hosts:1=host host:1=host
+n:1=total np:1=total ppn:1=per_node hosts:1=host host:1=host
 f:1=hostfile hostfile:1=hostfile machinefile:1=hostfile machine:1=hostfile genv:2=env env:2=env
 genvlist:1=env_list envlist:1=env_list genvnone=env_none envnone=env_none genvall envall
 genvexcl:1 wdir:1 configfile:1 launcher:1 launcher-exec:1 bootstrap:1 bootstrap-exec:1 rmk:1
 enable-x disable-x topolib:1 bind-to:1=bind_to map-by:1=hydra_map_by membind:1 demux:1 verbose v
 info print-all-exitcodes iface:1 profile prepend-rank l prepend-pattern:1 outfile-pattern:1
 errfile-pattern:1 nameserver:1 disable-auto-cleanup disable-hostname-propagation order-nodes:1
-localhost:1 usize:1 pmi-port skip-launch-node=no_local gpus-per-proc:1 tune print-rank-map s:1
-path:1 umask:1 version V help h trace
+localhost:1 usize:1 pmi-port skip-launch-node=no_local gpus-per-proc:1 version V help h
+""")
+_NOT_INTEL = frozenset(
+    ["pmi-port", "order-nodes", "skip-launch-node", "topolib", "gpus-per-proc"],
+) | {"disable-hostname-propagation"}
+_ONLY_INTEL = _table("""
+perhost:1=per_node grr:1=per_node rr s:1 path:1 tune trace print-rank-map nolocal=no_local
+silent-abort prot prepend-timestamp ordered-output hosts-group:1 cpu-bind:1=cpus gtool:1
+gtoolfile:1 aps mps gdb gdb-args:1 check_mpi noconf tmpdir:1 branch-count:1
 """)
 _SLURM = _table("""
 N:1=nodes nodes:1=nodes n:1=total ntasks:1=total ntasks-per-node:1=per_node
@@ -85,12 +92,14 @@ clusters:1
 OPENMPI_4 = Flavor(Launcher.OPENMPI, (4, 1))
 OPENMPI_5 = Flavor(Launcher.OPENMPI, (5, 0))
 HYDRA = Flavor(Launcher.HYDRA)
+INTEL = Flavor(Launcher.HYDRA, (2021,))
 SLURM = Flavor(Launcher.SLURM)
 
 TABLES: dict[Flavor, dict[str, Spec]] = {
     OPENMPI_4: _OPENMPI,
     OPENMPI_5: {k: v for k, v in _OPENMPI.items() if k not in _ONLY_4} | _ONLY_5,
     HYDRA: _HYDRA,
+    INTEL: {k: v for k, v in _HYDRA.items() if k not in _NOT_INTEL} | _ONLY_INTEL,
     SLURM: _SLURM,
 }
 """Options that a launcher takes, without their dashes."""

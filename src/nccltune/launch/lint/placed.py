@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a launcher puts processes: what `mpirun`, hydra and `srun` do, as they were seen to do.
 
-Open MPI 4.1.4 and 5.0.11 and MPICH's hydra 4.0.2 were asked for every case here.
+Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2 and Intel MPI 2021.18.1 were asked for every case
+here.
 """
 
 import re
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.lint.command import Command, Option, Prediction, Site
 from nccltune.launch.lint.hosts import hosts_of
-from nccltune.launch.lint.options import HYDRA, OPENMPI_4
+from nccltune.launch.lint.options import OPENMPI_4
 from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.model.scale import count
 
@@ -42,7 +43,10 @@ def predict(command: Command, flavor: Flavor, site: Site, gpus: int | None) -> P
     slots = [site.gpus_per_node if host.slots is None else host.slots for host in hosts]
     if flavor.launcher is Launcher.OPENMPI:
         counts = openmpi(ask, slots, flavor == OPENMPI_4)
-    elif flavor == HYDRA:
+    elif flavor.is_intel and ask.per_node is None and len(hosts) > 1 and not slots_count(command):
+        why = "Intel MPI puts as many on a node as it has cores, and reads no ':8'; -ppn says it"
+        return Prediction(None, hosts, unknown=why, assumed=assumed)
+    elif flavor.launcher is Launcher.HYDRA:
         plain = [1 if host.slots is None else host.slots for host in hosts]
         counts = hydra(ask, plain)
     else:
@@ -165,6 +169,12 @@ def _dealt(total: int, slots: Sequence[int]) -> list[int]:
                 counts[at] += 1
                 total -= 1
     return counts
+
+
+def slots_count(command: Command) -> bool:
+    """Whether Intel MPI takes numbers of processes from its file of hosts: -machinefile's counts,
+    those of -f and -hostfile do not."""
+    return any(option.name in ("machinefile", "machine") for option in command.all("hostfile"))
 
 
 def hydra(ask: Ask, slots: Sequence[int]) -> list[int] | str:

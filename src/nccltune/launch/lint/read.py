@@ -7,24 +7,33 @@ from pathlib import PurePosixPath
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.lint.command import Command, Option
-from nccltune.launch.lint.options import HYDRA, OPENMPI_4, OPENMPI_5, SLURM, TABLES, Spec
+from nccltune.launch.lint.options import (
+    HYDRA,
+    INTEL,
+    OPENMPI_4,
+    OPENMPI_5,
+    SLURM,
+    TABLES,
+    Spec,
+)
 from nccltune.launch.lint.words import Line, Word
 from nccltune.launch.program import is_nccl_test
 from nccltune.model.errors import InputError
 
 _OPENMPI = (OPENMPI_4, OPENMPI_5)
 _BY_NAME: dict[str, tuple[Flavor, ...]] = {
-    "mpirun": (*_OPENMPI, HYDRA),
-    "mpiexec": (*_OPENMPI, HYDRA),
+    "mpirun": (*_OPENMPI, HYDRA, INTEL),
+    "mpiexec": (*_OPENMPI, HYDRA, INTEL),
     "mpirun.openmpi": _OPENMPI,
     "mpiexec.openmpi": _OPENMPI,
     "orterun": (OPENMPI_4,),
     "prterun": (OPENMPI_5,),
     "mpirun.mpich": (HYDRA,),
     "mpiexec.mpich": (HYDRA,),
-    "mpiexec.hydra": (HYDRA,),
+    "mpiexec.hydra": (HYDRA, INTEL),
     "srun": (SLURM,),
 }
+_INTELS = re.compile(r"/(?:intel|oneapi|impi)[^/]*/|^I_MPI_")
 _GLUED = re.compile(r"-([a-zA-Z])(.+)")
 
 
@@ -49,7 +58,8 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, Command]:
             "there is no launcher in this command",
             hint="looked for mpirun, mpiexec, prterun and srun; is it a file? then give its path",
         )
-    flavors = _flavors(line.words[at].text, wanted)
+    intels = any(_INTELS.search(word.text) for word in line.words)
+    flavors = _flavors(line.words[at].text, wanted, intels=intels)
     found = {flavor: _read(line, at, flavor) for flavor in flavors}
     if wanted:
         return found
@@ -70,16 +80,20 @@ def read(line: Line, wanted: Sequence[Flavor] = ()) -> dict[Flavor, Command]:
         for family in by_family
         if any(f.launcher is family for f in kept)
     }
-    return {flavor: found[flavor] for flavor in kept if faults[flavor] == least[flavor.launcher]}
+    kept = [flavor for flavor in kept if faults[flavor] == least[flavor.launcher]]
+    if HYDRA in kept:
+        # A hydra that nothing tells to be Intel's (a path, a variable, an option) is MPICH's.
+        kept = [flavor for flavor in kept if flavor != INTEL]
+    return {flavor: found[flavor] for flavor in kept}
 
 
-def _flavors(launcher: str, wanted: Sequence[Flavor]) -> tuple[Flavor, ...]:
+def _flavors(launcher: str, wanted: Sequence[Flavor], *, intels: bool) -> tuple[Flavor, ...]:
     path = PurePosixPath(launcher)
     possible = _BY_NAME[path.name]
-    if any(part in launcher for part in ("/intel/", "/oneapi/", "mpich", "hydra")):
-        possible = (HYDRA,)
+    if any(part in launcher for part in ("mpich", "hydra")):
+        possible = tuple(flavor for flavor in possible if flavor.launcher is Launcher.HYDRA)
     if not wanted:
-        return possible
+        return (INTEL,) if intels and INTEL in possible else possible
     kept = tuple(flavor for flavor in wanted if flavor in possible)
     if not kept:
         raise InputError(
@@ -93,7 +107,9 @@ def _flavors(launcher: str, wanted: Sequence[Flavor]) -> tuple[Flavor, ...]:
 def _faults(command: Command, flavor: Flavor) -> int:
     unknown = sum(option.meaning is None for option in command.options)
     # MPICH takes -N for -n, which nobody means: with it the line is Open MPI's.
-    return unknown + int(flavor == HYDRA and any(o.name == "N" for o in command.options))
+    return unknown + int(
+        flavor.launcher is Launcher.HYDRA and any(o.name == "N" for o in command.options)
+    )
 
 
 def _read(line: Line, at: int, flavor: Flavor) -> Command:
@@ -135,13 +151,14 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
         if glued is not None and glued.words:
             value = match[2].removeprefix("=")
             return Option((word,), match[1], (value,), glued.meaning), at + 1
-    if spec is None and flavor == HYDRA and name == "N":
+    if spec is None and flavor.launcher is Launcher.HYDRA and name == "N":
         spec = table["n"]
     meaning = spec.meaning if spec is not None else None
     if sign:
         return Option((word,), name, (value,), meaning), at + 1
     count = spec.words if spec is not None else _guess(words, at, name)
-    if spec is not None and name in ("genv", "env") and count == 2 and flavor == HYDRA:
+    is_hydra = flavor.launcher is Launcher.HYDRA
+    if spec is not None and name in ("genv", "env") and count == 2 and is_hydra:
         # hydra also takes NAME=VALUE in one word.
         count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
     taken = words[at : at + 1 + count]

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """hydra, the process manager of MPICH and Intel MPI: an mpiexec line.
 
-Its long options have one dash, it has no -x and no -N, and root needs no permission.
+Its long options have one dash, it has no -x and no -N, and root needs no permission. Intel MPI's
+(2021.18 was run) takes -bind-to and does nothing for it: I_MPI_PIN is its word.
 """
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
 from nccltune.model.scale import count
+
+_PIN = "I_MPI_PIN"
+USUAL_MPICH = Flavor(Launcher.HYDRA, (4,))
+USUAL_INTEL = Flavor(Launcher.HYDRA, (2021,))
+"""Where only the name is known, as in an image."""
 
 
 def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:
@@ -16,12 +22,12 @@ def render_hydra(job: Job, flavor: Flavor, around: Around) -> Rendered:
     if job.hosts:
         hosts = ",".join(job.hosts[: job.nodes])
         parts.append(Part(("-hosts", hosts), "the nodes; how many processes each, -ppn says"))
-    parts += hydra_parts(job, tagged=not around.conversation)
+    parts += hydra_parts(job, flavor, tagged=not around.conversation)
     parts.append(Part(tuple(job.words), "the program"))
     return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
 
 
-def hydra_parts(job: Job, *, tagged: bool) -> list[Part]:
+def hydra_parts(job: Job, flavor: Flavor, *, tagged: bool) -> list[Part]:
     """The options between mpiexec and the program, but for the hosts. hydra gives every process
     the whole environment that it has itself, so that `inherit` needs no word."""
     total, per_node = job.placement.processes, job.processes_per_node
@@ -32,11 +38,7 @@ def hydra_parts(job: Job, *, tagged: bool) -> list[Part]:
             f"{count(per_node, 'process')} on each node. More than the nodes have is no error to "
             "hydra: it begins again with the first",
         ),
-        Part(
-            ("-bind-to", "none"),
-            "leaves each process all cores of its node: NCCL picks those near a GPU itself "
-            "(Intel MPI binds by default)",
-        ),
+        *_unbound(job, flavor),
     ]
     for name, value in job.variables.items():
         parts.append(
@@ -45,5 +47,27 @@ def hydra_parts(job: Job, *, tagged: bool) -> list[Part]:
     if tagged:
         parts.append(
             Part(("-prepend-rank",), "puts [rank] before each line, so that it is known who spoke")
+        )
+    return parts
+
+
+def _unbound(job: Job, flavor: Flavor) -> list[Part]:
+    """No binding; where nobody knows whose hydra it is, in the words of both."""
+    parts = []
+    if not flavor.is_intel:
+        parts.append(
+            Part(
+                ("-bind-to", "none"),
+                "leaves each process all cores of its node, in MPICH: NCCL picks those near a GPU "
+                "itself",
+            )
+        )
+    if (flavor.is_intel or not flavor.version) and _PIN not in job.variables:
+        parts.append(
+            Part(
+                ("-genv", _PIN, "off"),
+                "leaves each process all cores of its node, in Intel MPI: it takes -bind-to none, "
+                "does nothing for it and gives each its share of the cores, wherever its GPU is",
+            )
         )
     return parts

@@ -6,7 +6,7 @@ from typing import Any
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import base_words
-from nccltune.launch.render.hydra import hydra_parts
+from nccltune.launch.render.hydra import USUAL_INTEL, USUAL_MPICH, hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
 from nccltune.launch.render.rendered import Part, Rendered, words_of
 from nccltune.model.errors import InputError
@@ -145,7 +145,8 @@ def _launcher(job: Job) -> tuple[list[str], list[Part]]:
         parts = [Part(("mpirun",), "the image's Open MPI"), ROOT, *options]
     else:
         hostfile = Part(("-f", HOSTFILE), "the operator writes the workers there")
+        flavor = USUAL_INTEL if job.kubernetes.mpi == "Intel" else USUAL_MPICH
         name = f"the image's {job.kubernetes.mpi} MPI".replace("MPICH MPI", "MPICH")
-        parts = [Part(("mpiexec.hydra",), name), hostfile, *hydra_parts(job, tagged=True)]
+        parts = [Part(("mpiexec.hydra",), name), hostfile, *hydra_parts(job, flavor, tagged=True)]
     parts.append(Part(tuple(job.words), "the program"))
     return list(words_of(parts)), parts

@@ -16,6 +16,11 @@ from nccltune.model.scale import count
 
 SCRIPT = "job.sbatch"
 USUAL_MPI = "pmix"
+ONCE = Part(
+    ("--no-requeue",),
+    "where a node goes away the job has failed: otherwise Slurm queues it again, and the second "
+    "run writes over what the first one printed",
+)
 
 
 def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
@@ -29,7 +34,8 @@ def render_slurm(job: Job, flavor: Flavor, around: Around) -> Rendered:
         lead = [Part(("env", *pairs), "the variables of the job")] if pairs else []
         parts = [*lead, Part((around.program or "srun",), flavor.words), *shape, *step, program]
         return Rendered(flavor, words_of(parts), {}, tuple(parts), job.placement)
-    wanted = _wanted(job)
+    name, *rest = _wanted(job)
+    wanted = [name, ONCE, *rest]
     srun = [Part(("srun",), "starts the processes on the nodes of the job"), *step, program]
     lines = ["#!/bin/bash"]
     lines += [f"#SBATCH {_directive(part.words)}" for part in wanted]

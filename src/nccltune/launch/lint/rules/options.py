@@ -24,10 +24,15 @@ def unknown(view: View) -> Iterator[Finding]:
         yield Finding(
             Severity.ERROR,
             "option-unknown",
-            f"{view.flavor._replace(version=()).words} has no {word}{whose}: nothing starts",
+            f"{_name(view)} has no {word}{whose}: nothing starts",
             way,
             (Replace(option, words),),
         )
+
+
+def _name(view: View) -> str:
+    flavor = view.flavor
+    return "Intel MPI" if flavor.is_intel else flavor._replace(version=()).words
 
 
 def _here(option: Option, view: View) -> tuple[str, ...]:

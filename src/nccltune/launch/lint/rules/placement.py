@@ -295,6 +295,32 @@ def bound(view: View) -> Iterator[Finding]:
         )
 
 
+def intel_pinning(view: View) -> Iterator[Finding]:
+    """Intel MPI gives each process its share of the cores, and takes -bind-to without obeying."""
+    if not view.flavor.is_intel or any(v.name == "I_MPI_PIN" for v in view.variables):
+        return
+    words = ("-genv", "I_MPI_PIN", "off")
+    given = view.command.last("bind_to")
+    if given is not None:
+        yield Finding(
+            Severity.WARNING,
+            "intel-bind-to",
+            f"Intel MPI takes {_said(given)} and does nothing for it: each process keeps its share"
+            " of the node's cores",
+            f"write {' '.join(words)}",
+            (Replace(given, words),),
+        )
+        return
+    placement = view.prediction.placement
+    if placement is not None and any(node.processes > 1 for node in placement.nodes):
+        yield Finding(
+            Severity.NOTE,
+            "intel-pinning",
+            "Intel MPI gives each process its share of the node's cores, wherever its GPU is;"
+            f" {' '.join(words)} leaves it all",
+        )
+
+
 def _ask(view: View) -> Ask:
     return asked(view.command, view.flavor, view.site)
 
@@ -324,4 +350,5 @@ RULES = (
     one_rank,
     total_unsaid,
     bound,
+    intel_pinning,
 )

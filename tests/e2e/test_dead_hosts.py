@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host that dies or hangs in the middle of a job: state, rows, and what is left running.
+
+Two hosts are emulated on this machine, each with the launcher's own daemon and the processes under
+it. A host dies when all of it is killed at once, and hangs when all of it is stopped.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .bench_runs import FOUR_NODES, eventually
+from .test_launch import MAIN, PROGRAM, Site, _alive, places, site
+
+__all__ = ["places", "site"]
+HOSTS = ("nodea", "nodeb")
+
+
+def of_host(host: str, folder: Path) -> set[int]:
+    """Every process of an emulated host of one test: daemon, ssh's stand-in, program."""
+    return {
+        pid
+        for pid in _alive(folder)
+        if f"FAKE_HOST={host}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    }
+
+
+class Job:
+    """A running job of two hosts with two processes each, of which two rows have come."""
+
+    def __init__(self, site: Site, places: Path, **variables: str) -> None:
+        self.places = places
+        self.study = places.parent / "study"
+        command = [sys.executable, "-c", MAIN, "launch", "--launcher", site.launcher.value]
+        job = ["--hosts", ",".join(HOSTS), "--gpus-per-node", "2", "-o", str(self.study), "--json"]
+        self.process = subprocess.Popen(
+            [*command, *job, "--", str(PROGRAM)],
+            env={**site.variables, "PLACES": str(places), "LAUNCHED_SLOW": "1", **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=places.parent,
+        )
+        self._talk = ""
+
+    def until(self, text: str) -> None:
+        """Wait until rows are there."""
+        assert self.process.stderr is not None
+        while text not in self._talk:
+            line = self.process.stderr.readline()
+            assert line, self._talk
+            self._talk += line
+
+    def end(self) -> tuple[dict[str, Any], str]:
+        """What it said, and its talk."""
+        out, talk = self.process.communicate(timeout=60)
+        return json.loads(out), self._talk + talk
+
+    def sizes(self) -> list[int]:
+        lines = (self.study / "samples.jsonl").read_text().splitlines()
+        return sorted({json.loads(line)["bytes"] for line in lines})
+
+
+@pytest.fixture
+def job(site: Site, places: Path, request: pytest.FixtureRequest) -> Iterator[Job]:
+    running = Job(site, places, **getattr(request, "param", {}))
+    yield running
+    running.process.kill()
+    running.process.communicate()
+    for pid in _alive(places):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_host(host: str, folder: Path, number: signal.Signals) -> None:
+    victims = of_host(host, folder)
+    assert len(victims) >= 3, "two processes and a daemon at least"
+    # Stopped before it is killed: no part of a host outlives another and tells of it.
+    for step in dict.fromkeys((signal.SIGSTOP, number)):
+        for pid in victims:
+            os.kill(pid, step)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_that_dies(job: Job, host: str) -> None:
+    job.until("  2048  ")
+    kill_host(host, job.places, signal.SIGKILL)
+    result, talk = job.end()
+    assert job.process.returncode == 4, talk
+    assert result["state"] == "failed"
+    assert job.sizes()[:2] == [1024, 2048]
+    assert 8192 not in job.sizes()
+    assert result["why"].startswith("a node went away")
+    nothing_left(job)
+
+
+@pytest.mark.parametrize("job", [{"LAUNCHED_HALF": "1"}], indirect=True)
+def test_a_row_that_a_death_cut_is_none(job: Job) -> None:
+    job.until("  2048  ")
+    kill_host("nodea", job.places, signal.SIGKILL)
+    result, talk = job.end()
+    assert job.process.returncode == 4, talk
+    assert result["state"] == "failed"
+    assert job.sizes() == [1024, 2048]
+    assert "  4096  " not in talk
+
+
+def test_ctrl_c_with_a_host_that_hangs(job: Job) -> None:
+    host, other = HOSTS
+    job.until("  2048  ")
+    kill_host(host, job.places, signal.SIGSTOP)
+    job.process.send_signal(signal.SIGINT)
+    result, talk = job.end()
+    assert job.process.returncode == 128 + signal.SIGINT, talk
+    assert result["state"] == "stopped"
+    assert job.sizes()[:2] == [1024, 2048]
+    # Nobody can end what hangs over there; it ends by itself when it wakes.
+    for _ in eventually():
+        if not of_host(other, job.places):
+            break
+    for pid in of_host(host, job.places):
+        os.kill(pid, signal.SIGCONT)
+    nothing_left(job)
+
+
+def nothing_left(job: Job) -> None:
+    for _ in eventually():
+        if not _alive(job.places):
+            break
+
+
+# Open MPI takes both addresses for this machine, and needs no daemon for the second.
+@pytest.mark.parametrize("site", ["hydra", "intel"], indirect=True)
+def test_a_host_that_dies_in_a_sweep(site: Site, places: Path) -> None:
+    study = places.parent / "study"
+    hosts = ("127.0.0.1", "127.0.0.2")
+    under = ["--launcher", site.launcher.value, "--hosts", ",".join(hosts), "--gpus", "2"]
+    plan = ["--replay", str(FOUR_NODES), "--exhaustive", "--rounds", "1000"]
+    sweep = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "sweep", "-o", str(study), *under, *plan],
+        env={**os.environ, **site.variables, "PLACES": str(places)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for _ in eventually(30):
+            if (study / "samples.jsonl").exists():
+                break
+        kill_host(hosts[1], places, signal.SIGKILL)
+        _, talk = sweep.communicate(timeout=60)
+        assert sweep.returncode == 4, talk
+        assert "are kept in" in talk
+        assert "nccltune sweep" in talk, "the command that goes on"
+        assert (study / "samples.jsonl").read_text().count("\n") > 0
+        for _ in eventually():
+            if not _alive(places):
+                break
+    finally:
+        sweep.kill()
+        sweep.communicate()
+        for pid in _alive(places):
+            os.kill(pid, signal.SIGKILL)
