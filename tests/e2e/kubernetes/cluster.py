@@ -118,7 +118,10 @@ class Cluster:
         self._stop_all()
 
     def add_image(self, name: str, programs: Mapping[str, str | Path]) -> None:
-        """An image whose programs are these: each a path that it links to, or a script's text."""
+        """An image REGISTRY/NAME:TAG whose programs are these, before those of this machine.
+
+        Each is a path that it links to, or a script's text.
+        """
         folder = self.images / name / "bin"
         folder.mkdir(parents=True, exist_ok=True)
         for program, content in programs.items():
@@ -155,9 +158,13 @@ class Cluster:
         items: list[dict[str, Any]] = found["items"]
         return items
 
-    def kill_node(self, name: str) -> None:
-        """A node loses its power: its processes and its kubelet are gone at once."""
-        self._ask({"kind": "kill", "node": name})
+    def kill_node(self, name: str, silent: bool = False) -> None:
+        """A node loses its power: its processes and its kubelet are gone at once.
+
+        What is connected to it (logs, exec) sees the end of the connection, or, where `silent`,
+        never hears of it again.
+        """
+        self._ask({"kind": "kill", "node": name, "silent": silent})
 
     def processes(self) -> list[int]:
         """Ids of all processes that run in pods."""
@@ -291,7 +298,7 @@ class Cluster:
     def _says(self, wanted: str, *words: str) -> bool:
         return wanted in self.kubectl(*words, check=False)
 
-    def _ask(self, question: dict[str, str]) -> dict[str, Any]:
+    def _ask(self, question: dict[str, str | bool]) -> dict[str, Any]:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(30)
             asked.connect(str(self.folder / "nodes.sock"))

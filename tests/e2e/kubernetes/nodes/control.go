@@ -21,6 +21,7 @@ import (
 type request struct {
 	Kind     string `json:"kind"`
 	Node     string `json:"node,omitempty"`
+	Silent   bool   `json:"silent,omitempty"`
 	Host     string `json:"host,omitempty"`
 	Command  string `json:"command,omitempty"`
 	Attempts int    `json:"attempts,omitempty"`
@@ -106,7 +107,7 @@ func (m *machine) serve(conn *net.UnixConn) error {
 		if on == nil {
 			return fmt.Errorf("no node %s", asked.Node)
 		}
-		on.die()
+		on.die(asked.Silent)
 	case "processes":
 		said.Processes = m.processes()
 	case "sshd":

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,6 +30,7 @@ type node struct {
 	server  *server
 	ctx     context.Context
 	cancel  context.CancelFunc
+	silent  atomic.Bool // it died without closing its connections
 }
 
 func (m *machine) addNode(ctx context.Context, name string) (*node, error) {
@@ -46,10 +48,16 @@ func (m *machine) addNode(ctx context.Context, name string) (*node, error) {
 
 func (n *node) dead() bool { return n.ctx.Err() != nil }
 
-// die is a power cut: nothing that the node has to say is said any more.
-func (n *node) die() {
+// die is a power cut: nothing that the node has to say is said any more. Its connections break at
+// once, as when something on the way tells of it, or stay silent for ever.
+func (n *node) die(silent bool) {
+	n.silent.Store(silent)
 	n.cancel()
-	n.server.Close()
+	if silent {
+		n.server.listener.Close()
+	} else {
+		n.server.Close()
+	}
 	for _, each := range n.machine.allPods() {
 		if each.node == n {
 			each.kill()

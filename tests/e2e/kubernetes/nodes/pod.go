@@ -91,6 +91,11 @@ func (p *pod) run() {
 		p.setPhase(p.api.Status.Phase)
 		return
 	}
+	if what := p.unknown(); what != "" {
+		p.machine.events.Event(p.api, corev1.EventTypeWarning, "Failed", "this node knows no "+what)
+		p.setPhase(corev1.PodFailed)
+		return
+	}
 	var mounts []mount
 	for {
 		var err error
@@ -116,6 +121,24 @@ func (p *pod) run() {
 		}
 	}
 	p.setPhase(phase)
+}
+
+// unknown is what the pod asks for and this stand-in has not.
+func (p *pod) unknown() string {
+	if len(p.api.Spec.InitContainers) > 0 {
+		return "init containers"
+	}
+	for _, c := range p.api.Spec.Containers {
+		if len(c.EnvFrom) > 0 {
+			return "envFrom"
+		}
+		for _, each := range c.Env {
+			if each.ValueFrom != nil && each.ValueFrom.FieldRef == nil {
+				return "such value of " + each.Name
+			}
+		}
+	}
+	return ""
 }
 
 func (p *pod) setPhase(phase corev1.PodPhase) {

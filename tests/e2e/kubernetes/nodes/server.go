@@ -29,6 +29,8 @@ type server struct {
 	port int
 	http *http.Server
 
+	listener net.Listener
+
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 }
@@ -46,7 +48,9 @@ func newServer(n *node) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{node: n, port: listener.Addr().(*net.TCPAddr).Port, conns: map[net.Conn]bool{}}
+	s := &server{
+		node: n, port: listener.Addr().(*net.TCPAddr).Port, listener: listener, conns: map[net.Conn]bool{},
+	}
 	routes := http.NewServeMux()
 	routes.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", s.logs)
 	routes.HandleFunc("/exec/{namespace}/{pod}/{container}", s.exec)
@@ -131,6 +135,9 @@ func (s *server) logs(w http.ResponseWriter, r *http.Request) {
 	flush := func() { http.NewResponseController(w).Flush() }
 	w.Header().Set("Content-Type", "text/plain")
 	c.log.send(r.Context(), w, flush, q)
+	if s.node.silent.Load() {
+		<-r.Context().Done()
+	}
 }
 
 func (s *server) exec(w http.ResponseWriter, r *http.Request) {
@@ -187,6 +194,9 @@ func (c *container) ExecInContainer(
 		}()
 	}
 	err = cmd.Wait()
+	if c.pod.node.silent.Load() {
+		select {} // nobody is left who could tell the end
+	}
 	if code := codeOf(cmd.ProcessState); code != 0 {
 		return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", code), Code: code}
 	}
