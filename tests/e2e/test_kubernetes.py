@@ -21,6 +21,7 @@ from nccltune.launch.kubernetes import run
 from nccltune.launch.kubernetes.run import ClusterJob
 from nccltune.launch.state import State
 from nccltune.model.errors import InputError
+from nccltune.native import bench_path
 
 from .kubernetes.cluster import Cluster
 
@@ -326,3 +327,25 @@ def _job(
     output = folder / "output.txt"
     environment = cluster.environment
     return ClusterJob(job, output, Follower(), said.append, environment, poll_s=0.2, **more)
+
+
+def test_the_whole_loop_in_pods(cluster: Cluster, tmp_path: Path) -> None:
+    """Sweep, rules and proof. Pods see the files of this machine: a recording can be replayed."""
+    cluster.add_image("nccltune", {"nccltune-bench": bench_path()})
+    study = tmp_path / "study"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", MAIN, "auto", "-o", str(study), "--launcher", "kubernetes"),
+            *("--image", "nccltune", "--nodes", "2", "--gpus", "2", "--collectives", "allreduce"),
+            *("--replay", "h200x4-as-4-nodes", "--json"),
+        ],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["proof"]["rules"]
+    assert (study / "tuner.conf").is_file()
+    _nothing_left(cluster)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from nccltune.model.collective import Collective
     from nccltune.model.platform import Platform
 
-LAUNCH = ("emulate_nodes", "gpus", "processes", "nccl", "replay", "launcher", "nodes", "hosts")
+LAUNCH = (
+    *("emulate_nodes", "gpus", "processes", "nccl", "replay"),
+    *("launcher", "nodes", "hosts", "image", "settings"),
+)
 """The names of the launch options."""
 
 
@@ -56,7 +59,7 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
             ),
             click.option(
                 "--launcher",
-                metavar="openmpi|hydra|slurm",
+                metavar="openmpi|hydra|slurm|kubernetes",
                 help="Start the processes with this, on one node or many; openmpi:5 to insist.",
             ),
             click.option(
@@ -66,6 +69,14 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "gave; else 1]",
             ),
             click.option("--hosts", metavar="A,B", help="With --launcher: which nodes."),
+            click.option("--image", help="With --launcher kubernetes: an image with nccltune."),
+            click.option(
+                "--set",
+                "settings",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="With --launcher kubernetes: a key of a job file, kubernetes.namespace=bench.",
+            ),
         )
     ):
         command = option(command)
@@ -130,19 +141,28 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
     from nccltune.measure.bench import Launch
     from nccltune.model.errors import InputError
 
-    emulate_nodes, gpus, processes, nccl, replay, launcher, nodes, hosts = (
+    emulate_nodes, gpus, processes, nccl, replay, launcher, nodes, hosts, image, settings = (
         arguments.pop(name) for name in LAUNCH
     )
     for name, value in (("--nodes", nodes), ("--hosts", hosts)):
         if value is not None and launcher in (None, "local"):
             raise InputError("is for --launcher", where=name)
+    for name, value in (("--image", image), ("--set", settings)):
+        if value and launcher != "kubernetes":
+            raise InputError("is for --launcher kubernetes", where=name)
     under = None
     if launcher not in (None, "local"):
         if emulate_nodes:
             raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
         if replay is not None and not gpus:
             raise InputError("needs --gpus under a launcher: its processes", where="--replay")
-        under = under_from(launcher, nodes, hosts, gpus, per_node=processes == "one")
+        per_node = processes == "one"
+        if launcher == "kubernetes":
+            if hosts:
+                raise InputError("Kubernetes finds the nodes itself", where="--hosts")
+            under = _pods(nodes, gpus, image, settings, per_node=per_node)
+        else:
+            under = under_from(launcher, nodes, hosts, gpus, per_node=per_node)
     elif gpus == 1:
         raise InputError("one GPU alone has nothing to measure", where="--gpus")
     elif replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
@@ -179,9 +199,9 @@ def under_from(
     wanted = flavor_from(launcher)
     if wanted.launcher is Launcher.KUBERNETES:
         raise InputError(
-            "cannot be talked with from here",
+            "starts our bench, and no COMMAND or nccl-tests of yours",
             where="--launcher kubernetes",
-            hint="run nccltune in a pod of the job, with --launcher openmpi",
+            hint="nccltune launch --launcher kubernetes --image ... -- all_reduce_perf ... does",
         )
     named = tuple(host.strip() for host in hosts.split(",")) if hosts else ()
     found = find_wanted(wanted)
@@ -194,6 +214,41 @@ def under_from(
         per_node or wanted.launcher is Launcher.LOCAL,
         slurm_mpi() if wanted.launcher is Launcher.SLURM else None,
     )
+
+
+def _pods(
+    nodes: int | None,
+    gpus: int | None,
+    image: str | None,
+    settings: tuple[str, ...],
+    *,
+    per_node: bool,
+) -> "Under":
+    """Pods that are held while the verb runs, and deleted when it ends."""
+    from nccltune.cli.launch_options import put_settings
+    from nccltune.launch.find import find
+    from nccltune.launch.flavor import Launcher
+    from nccltune.launch.job import BENCH, checked
+    from nccltune.measure.pods import Pods
+    from nccltune.measure.under import Under
+
+    where = "--launcher kubernetes"
+    raw: dict[str, Any] = {"program": [BENCH], "name": "nccltune", "nodes": nodes or 1}
+    raw["processes"] = "per-node" if per_node else "per-gpu"
+    if gpus is not None:
+        raw["gpus_per_node"] = gpus
+    raw["kubernetes"] = {} if image is None else {"image": image}
+    put_settings(raw, settings, where)
+    job = checked(raw, where)
+    talk = stderr()
+
+    def told(line: str) -> None:
+        talk.print(f"kubernetes {line}", markup=False, soft_wrap=True)
+
+    pods = Pods(job, told)
+    click.get_current_context().call_on_close(pods.close)
+    found = find(Launcher.KUBERNETES)
+    return Under(found, job.nodes, job.gpus_per_node, per_node=per_node, pods=pods)
 
 
 def _collectives(text: str) -> "list[Collective]":

@@ -4,7 +4,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,11 +103,7 @@ def job_from(words: tuple[str, ...], options: dict[str, Any]) -> "tuple[Job, boo
     for option, key in _FIELDS.items():
         if options[option] is not None:
             _put(raw, key, options[option], where)
-    for setting in options["settings"]:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise InputError(f"--set {setting}: KEY=VALUE")
-        _put(raw, key, _value(value), where)
+    put_settings(raw, options["settings"], where)
     if options["hosts"] is not None:
         raw["hosts"] = [host.strip() for host in options["hosts"].split(",") if host.strip()]
         if options["nodes"] is None and "nodes" not in raw:
@@ -131,6 +127,17 @@ def nodes_given(launcher: "Launcher") -> int | None:
         return None
     stderr().print(f"nodes      {found.words}", markup=False, soft_wrap=True)
     return found.nodes
+
+
+def put_settings(raw: dict[str, Any], settings: Iterable[str], where: str) -> None:
+    """Put each KEY=VALUE of `--set` in its place. Raises InputError for what is none."""
+    from nccltune.model.errors import InputError
+
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise InputError(f"--set {setting}: KEY=VALUE")
+        _put(raw, key, _value(value), where)
 
 
 def _put(raw: dict[str, Any], key: str, value: Any, where: str) -> None:

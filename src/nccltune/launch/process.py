@@ -9,16 +9,22 @@ from nccltune.model.errors import PlatformError
 
 
 def start(
-    words: Sequence[str], environment: Mapping[str, str], *, errors: int = subprocess.PIPE
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    errors: int = subprocess.PIPE,
+    input_: int = subprocess.DEVNULL,
 ) -> "subprocess.Popen[bytes]":
-    """A command in a session of its own, without input, its output in a pipe; `errors` is where
-    standard error goes, as subprocess names it. Raises PlatformError where it cannot be started.
+    """A command in a session of its own, its output in a pipe; `errors` and `input_` are where
+    standard error goes and standard input comes from, as subprocess names it.
+
+    Raises PlatformError where it cannot be started.
     """
     try:
         return subprocess.Popen(
             words,
             env=dict(environment),
-            stdin=subprocess.DEVNULL,
+            stdin=input_,
             stdout=subprocess.PIPE,
             stderr=errors,
             # Ctrl-C is ours to hand on: a launcher and its processes must not all get it.

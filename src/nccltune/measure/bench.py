@@ -100,15 +100,19 @@ class Bench:
                 "NCCLTUNE_STRICT": "0",
                 "NCCLTUNE_STALE": "warn",
             }
+        others: list[list[str]] = []
+        lines: list[bytes] = []
         if self._launch.under is None:
             first, *others = command_lines(program, self._launch, free_port())
         else:
             from nccltune.measure.under import command
 
             program += options_of(self._launch)
-            first, others = command(program, self._launch.under, free_port(), environment), []
+            first, lines = command(program, self._launch.under, free_port(), environment)
         self._process = LineProcess(first, environment, others=others, apart=True)
         try:
+            for line in lines:
+                self._process.send(line)
             self._send({"op": "hello", "schema_version": SCHEMA_VERSION})
             self._meanwhile()
             self._hello = self._await("hello", Hello, START_LIMIT_S)

@@ -12,6 +12,7 @@ from nccltune.launch.find import Found
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.job import Job, SlurmOptions, check
 from nccltune.launch.render import Rendered, render
+from nccltune.measure.pods import Pods
 from nccltune.model.errors import InputError, PlatformError
 
 TOKEN = "NCCLTUNE_TOKEN"  # noqa: S105 - the name of a variable
@@ -26,7 +27,7 @@ _SCONTROL_LIMIT_S = 20
 class Under(NamedTuple):
     """A launcher that is here, and what it is to start: a process for each GPU of each node, or one
     for all of a node. `hosts` are named to the launcher, which may know them itself. `mpi` is what
-    srun's --mpi= is for programs of MPI."""
+    srun's --mpi= is for programs of MPI, `pods` where Kubernetes starts them."""
 
     found: Found
     nodes: int
@@ -34,21 +35,25 @@ class Under(NamedTuple):
     hosts: tuple[str, ...] = ()
     per_node: bool = False
     mpi: str | None = None
+    pods: Pods | None = None
 
 
 def command(
     program: Sequence[str], under: Under, port: int, environment: Mapping[str, str]
-) -> list[str]:
-    """The command that starts our bench everywhere, with its rendezvous on process 0's node.
+) -> tuple[list[str], list[bytes]]:
+    """The command that starts our bench everywhere, with its rendezvous on process 0's node, and
+    lines to send it before all others.
 
     Every process gets this environment's variables of NCCL and of ours. Raises InputError where the
     nodes are not known.
     """
+    if under.pods is not None:
+        return under.pods.command(program[1:], port, environment)
     words = [*program, f"--rendezvous={_first_host(under, environment)}:{port}"]
     # The bench links no MPI: Slurm's own variables say which process it is.
     job = _job(words, under, environment, mpi="none")
     around = under.found.around(in_allocation=True, conversation=True)
-    return list(render(job, under.found.flavor, around).words)
+    return list(render(job, under.found.flavor, around).words), []
 
 
 def program_under(program: Sequence[str], under: Under, environment: Mapping[str, str]) -> Rendered:

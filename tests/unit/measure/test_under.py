@@ -19,7 +19,7 @@ SCONTROL = """#!/bin/sh
 
 def test_one_node_meets_at_itself_and_inherits_what_is_ours() -> None:
     environment = {"NCCLTUNE_TOKEN": "s3cret", "NCCL_DEBUG": "INFO", "HOME": "/root"}
-    words = command(BENCH, Under(MPIRUN, 1, 4), 77, environment)
+    words, _ = command(BENCH, Under(MPIRUN, 1, 4), 77, environment)
     assert words[0] == "mpirun"
     assert [words[at + 1] for at, word in enumerate(words) if word == "-x"] == [
         "NCCLTUNE_TOKEN",
@@ -32,7 +32,7 @@ def test_one_node_meets_at_itself_and_inherits_what_is_ours() -> None:
 
 
 def test_several_nodes_meet_at_the_first() -> None:
-    words = command(BENCH, Under(HYDRA, 2, 8, ("n1", "n2"), per_node=True), 77, {})
+    words, _ = command(BENCH, Under(HYDRA, 2, 8, ("n1", "n2"), per_node=True), 77, {})
     assert words[words.index("-n") + 1] == "2"
     assert words[-3:] == ["--rendezvous=n1:77", "--gpus-per-process", "8"]
     assert "n1" in words[words.index("-hosts") + 1]
@@ -47,12 +47,12 @@ def test_in_a_job_of_slurm_they_meet_at_the_address_of_its_first_node(tmp_path: 
     (tmp_path / "scontrol").write_text(SCONTROL)
     (tmp_path / "scontrol").chmod(0o755)
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_NODELIST": "c[7,9]"}
-    words = command(BENCH, Under(SRUN, 2, 8), 77, environment)
+    words, _ = command(BENCH, Under(SRUN, 2, 8), 77, environment)
     assert words[0] == "srun"
     assert {"--nodes=2", "--ntasks-per-node=8", "--mpi=none", "--input=0"} <= set(words)
     assert "--rendezvous=10.0.0.7:77" in words
     assert "--gpus-per-node=8" not in words
-    with_gpus = command(BENCH, Under(SRUN, 2, 8), 77, environment | {"SLURM_JOB_GPUS": "0,1"})
+    with_gpus, _ = command(BENCH, Under(SRUN, 2, 8), 77, environment | {"SLURM_JOB_GPUS": "0,1"})
     assert "--gpus-per-node=8" in with_gpus
 
 

@@ -55,10 +55,18 @@ class Kubectl:
 
     def ask(self, *arguments: str) -> Answer:
         """Call it and wait. Raises PlatformError where there is no kubectl."""
-        words = self.words(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
-        process = start(words, self.environment)
+        return self._call(*arguments, f"--request-timeout={REQUEST_LIMIT_S}s")
+
+    def write(self, pod: str, path: str, data: bytes) -> Answer:
+        """Write a file in the first container of a pod."""
+        words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
+        return self._call(*words, data=data)
+
+    def _call(self, *arguments: str, data: bytes | None = None) -> Answer:
+        source = subprocess.DEVNULL if data is None else subprocess.PIPE
+        process = start(self.words(*arguments), self.environment, input_=source)
         try:
-            out, errors = process.communicate(timeout=_CALL_LIMIT_S)
+            out, errors = process.communicate(data, timeout=_CALL_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

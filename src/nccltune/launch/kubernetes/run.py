@@ -19,7 +19,7 @@ from nccltune.launch.kubernetes.log import PodLog
 from nccltune.launch.kubernetes.seen import KINDS, LAUNCHER, Pod, launcher_of, look, pods_of
 from nccltune.launch.process import signal_of, start
 from nccltune.launch.state import End, State
-from nccltune.model.errors import PlatformError
+from nccltune.model.errors import LaunchError, PlatformError
 
 POLL_S = 2.0
 _STEP_S = 0.1
@@ -67,6 +67,7 @@ class ClusterJob:
         self._lost_limit_s = lost_limit_s
         self._created: Created | None = None
         self._log: PodLog | None = None
+        self._pods: list[Pod] = []
         self._troubles: dict[str, str] = {}
         self._unread = ""
 
@@ -78,11 +79,11 @@ class ClusterJob:
         the result. Raises InputError, LaunchError or PlatformError where it is refused.
         """
         self._output.touch()
-        if self._job.kubernetes.kind == "JobSet":
-            self._check_secret(self._job.kubernetes.ssh_secret)
+        self._prepare()
         try:
             self._create(words)
             end = self._watch(start_within_s)
+            assert end is not None
         except KeyboardInterrupt as stop:
             number = signal_of(stop)
             end = End(State.STOPPED, f"by {number.name}", int(number))
@@ -92,6 +93,37 @@ class ClusterJob:
         end = end._replace(why="; ".join(filter(None, [end.why, self._clear(end)])))
         self._follower.finish()
         return end
+
+    def hold(self, words: Sequence[str], start_within_s: float | None = None) -> list[Pod]:
+        """Create it and wait until all of its pods run: these. `release` deletes it.
+
+        Raises as `run` does, and LaunchError where it ended, was lost or did not start in time;
+        nothing is left of it then.
+        """
+        try:
+            self._prepare()
+            self._create(words)
+            end = self._watch(start_within_s, held=True)
+        except BaseException:
+            self._delete()
+            raise
+        if end is None:
+            return self._pods
+        why = "; ".join(filter(None, [end.why, self._delete()]))
+        raise LaunchError(f"the pods are {end.state.value}: {why}")
+
+    def release(self) -> str:
+        """Delete what is held; what is left in words."""
+        return self._delete()
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """kubectl for the namespace of the job."""
+        return self._kubectl
+
+    def _prepare(self) -> None:
+        if self._job.kubernetes.kind == "JobSet":
+            self._check_secret(self._job.kubernetes.ssh_secret)
 
     def _check_secret(self, name: str) -> None:
         found, why = self._kubectl.read("get", "secret", name)
@@ -131,7 +163,8 @@ class ClusterJob:
         """`MPIJob nccl-test`."""
         return f"{self._job.kubernetes.kind} {self._job.name}"
 
-    def _watch(self, start_within_s: float | None) -> End:
+    def _watch(self, start_within_s: float | None, *, held: bool = False) -> End | None:
+        """Follow it to its end; None where it is `held` and all of it runs."""
         begun = time.monotonic()
         before = ""
         lost_since: float | None = None
@@ -147,8 +180,12 @@ class ClusterJob:
                 self._take_log(self._poll_s)
                 continue
             unknown = 0
+            self._pods = pods
             seen = look(self._kind, job, pods, self._job.nodes)
-            self._follow(pods)
+            if held and seen.end is None and sum(pod.running for pod in pods) > self._job.nodes:
+                return None
+            if not held:
+                self._follow(pods)
             words = "; ".join(seen.lost) or ("runs" if seen.started else f"waits: {seen.reason}")
             if seen.end is None and words != before:
                 before = words
@@ -230,7 +267,8 @@ class ClusterJob:
 
     def _delete(self) -> str:
         """Delete the job and wait until its pods are gone; what is left in words."""
-        assert self._created is not None
+        if self._created is None:
+            return ""
         resource, (name, namespace, uid) = self._kind.resource, self._created
         left = f"{self.title} could not be deleted: kubectl delete {resource} {name} -n {namespace}"
         begun = time.monotonic()

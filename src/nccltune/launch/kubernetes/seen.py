@@ -41,12 +41,13 @@ _NORMAL = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 class Pod(NamedTuple):
-    """A pod: whether its container has run, whether it still does, what is wrong with it, its last
-    end in words, and whether its node is not heard of any more."""
+    """A pod: where it is, whether its container has run, whether it still does, what is wrong with
+    it, its last end in words, and whether its node is not heard of any more."""
 
     name: str
     role: str
     node: str = ""
+    address: str = ""
     born: str = ""
     started: bool = False
     running: bool = False
@@ -136,6 +137,7 @@ def _pod(raw: Mapping[str, Any], kind: Kind) -> Pod:
         name=metadata.get("name") or "?",
         role=labels.get(kind.role_label) or "?",
         node=node,
+        address=status.get("podIP") or "",
         born=metadata.get("creationTimestamp") or "",
         started=running or any("terminated" in state for state in containers),
         running=running,

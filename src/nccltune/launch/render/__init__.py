@@ -32,4 +32,4 @@ def render(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # 
         return render_slurm(job, flavor, around)
     from nccltune.launch.render.kubernetes import render_kubernetes
 
-    return render_kubernetes(job, flavor)
+    return render_kubernetes(job, flavor, around)

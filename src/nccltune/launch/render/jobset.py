@@ -6,7 +6,7 @@ from typing import Any
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job
-from nccltune.launch.render.kubernetes import SSH_PORT, metadata, worker_pod
+from nccltune.launch.render.kubernetes import HOLD, SSH_PORT, metadata, worker_pod
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
 from nccltune.launch.render.rendered import Part, words_of
 from nccltune.model.errors import InputError
@@ -14,6 +14,8 @@ from nccltune.model.scale import count
 
 KEYS = "/etc/nccl-ssh"
 WAIT_S = 600
+# Open MPI 4 cuts a host's name at the first dot unless told, and a pod has no shorter one.
+_WHOLE_NAMES = "OMPI_MCA_orte_keep_fqdn_hostnames"
 
 # A secret's files may be read by all; ssh wants a key of its own user alone.
 _PREPARE = f"""\
@@ -25,7 +27,39 @@ UserKnownHostsFile /dev/null\\n  LogLevel ERROR\\n' > /root/.ssh/config
 """
 
 
-def job_set(job: Job) -> tuple[dict[str, Any], list[Part]]:
+def mpirun_of(job: Job, *, tagged: bool) -> list[Part]:
+    """The launcher's command."""
+    slots = job.processes_per_node
+    hosts = ",".join(f"{host}:{slots}" for host in _hosts(job))
+    return [
+        Part(("mpirun",), "the image's Open MPI"),
+        ROOT,
+        *mpirun_parts(
+            job,
+            Flavor(Launcher.OPENMPI),
+            where=[Part(("--host", hosts), "the pods by their DNS names")],
+            tagged=tagged,
+        ),
+        Part(tuple(job.words), "the program"),
+    ]
+
+
+def wait_for_workers(job: Job) -> str:
+    """What a shell does until every worker answers."""
+    return (
+        f"for host in {' '.join(_hosts(job))}; do\n"
+        f"  for second in $(seq {WAIT_S}); do ssh $host true 2>/dev/null && continue 2; sleep 1; "
+        "done\n"
+        f'  echo "$host does not answer" >&2; exit 1\n'
+        "done\n"
+    )
+
+
+def _hosts(job: Job) -> list[str]:
+    return [f"{job.name}-worker-0-{index}.{job.name}" for index in range(job.nodes)]
+
+
+def job_set(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
     """The manifest, and what its parts mean. Raises InputError for an MPI that is not Open MPI."""
     options = job.kubernetes
     if options.mpi != "OpenMPI":
@@ -34,35 +68,23 @@ def job_set(job: Job) -> tuple[dict[str, Any], list[Part]]:
             where="kubernetes.mpi",
             hint='use Open MPI, or kind = "MPIJob"',
         )
-    hosts = [f"{job.name}-worker-0-{index}.{job.name}" for index in range(job.nodes)]
-    slots = job.processes_per_node
-    where = Part(
-        ("--host", ",".join(f"{host}:{slots}" for host in hosts)), "the pods by their DNS names"
-    )
-    inner = [
-        Part(("mpirun",), "the image's Open MPI"),
-        ROOT,
-        *mpirun_parts(job, Flavor(Launcher.OPENMPI), where=[where], tagged=True),
-        Part(tuple(job.words), "the program"),
-    ]
-    wait = (
-        f"for host in {' '.join(hosts)}; do\n"
-        f"  for second in $(seq {WAIT_S}); do ssh $host true 2>/dev/null && continue 2; sleep 1; "
-        "done\n"
-        f'  echo "$host does not answer" >&2; exit 1\n'
-        "done\n"
-    )
+    inner = mpirun_of(job, tagged=True)
     worker = _with_keys(worker_pod(job, "worker"), job)
     worker["containers"][0]["command"] = [
         "bash",
         "-ec",
         f"{_PREPARE}ssh-keygen -A\nexec /usr/sbin/sshd -De -p {SSH_PORT}\n",
     ]
-    script = f"{_PREPARE}{wait}exec {shlex.join(words_of(inner))}\n"
+    run = f"{wait_for_workers(job)}exec {shlex.join(words_of(inner))}\n"
     launcher = _with_keys(
         {
             "containers": [
-                {"name": "launcher", "image": options.image, "command": ["bash", "-ec", script]}
+                {
+                    "name": "launcher",
+                    "image": options.image,
+                    "command": ["bash", "-ec", _PREPARE + (HOLD if held else run)],
+                    "env": [{"name": _WHOLE_NAMES, "value": "true"}],
+                }
             ]
         },
         job,

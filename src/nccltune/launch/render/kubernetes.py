@@ -8,7 +8,7 @@ from nccltune.launch.job import Job
 from nccltune.launch.kubernetes.kubectl import base_words
 from nccltune.launch.render.hydra import USUAL_INTEL, USUAL_MPICH, hydra_parts
 from nccltune.launch.render.openmpi import ROOT, mpirun_parts
-from nccltune.launch.render.rendered import Part, Rendered, words_of
+from nccltune.launch.render.rendered import Around, Part, Rendered, words_of
 from nccltune.model.errors import InputError
 from nccltune.model.scale import count
 
@@ -17,10 +17,22 @@ HOSTFILE = "/etc/mpi/hostfile"
 SSH_PORT = 222
 
 
-def render_kubernetes(job: Job, flavor: Flavor) -> Rendered:
+ALIVE = "/tmp/nccltune-alive"  # noqa: S108 - in a container
+HOLD_S = 300
+"""Pods that are held for conversations give their GPUs back this long after the last one."""
+# Process 1 of a container hears no signal that it has no trap for.
+HOLD = f"""\
+trap 'exit 0' TERM
+touch {ALIVE}
+while [ $(($(date +%s) - $(stat -c %Y {ALIVE}))) -lt {HOLD_S} ]; do sleep 2 & wait $!; done
+"""
+
+
+def render_kubernetes(job: Job, flavor: Flavor, around: Around = Around()) -> Rendered:  # noqa: B008
     """The manifest and the line that gives it to a cluster.
 
-    Raises InputError for a job that names no image, or names what only this machine has.
+    A conversation's pods are held: its launcher waits for `inner` to be run in it. Raises
+    InputError for a job that names no image, or names what only this machine has.
     """
     if job.kubernetes.image is None:
         raise InputError(
@@ -33,11 +45,11 @@ def render_kubernetes(job: Job, flavor: Flavor) -> Rendered:
             hint="give its value in [environment]",
         )
     if job.kubernetes.kind == "MPIJob":
-        manifest, parts = _mpi_job(job)
+        manifest, parts = _mpi_job(job, held=around.conversation)
     else:
         from nccltune.launch.render.jobset import job_set
 
-        manifest, parts = job_set(job)
+        manifest, parts = job_set(job, held=around.conversation)
     words = (*base_words(job.kubernetes.context), "create", "-f", MANIFEST)
     text = as_yaml(manifest)
     return Rendered(flavor, words, {MANIFEST: text}, tuple(parts), job.placement)
@@ -87,10 +99,21 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
     return pod
 
 
-def _mpi_job(job: Job) -> tuple[dict[str, Any], list[Part]]:
+def inner(job: Job) -> tuple[str, list[Part]]:
+    """What starts a conversation in the held launcher's pod: what a shell does first, and the
+    launcher's command."""
+    if job.kubernetes.kind == "MPIJob":
+        return "", _launcher(job, tagged=False)
+    from nccltune.launch.render.jobset import mpirun_of, wait_for_workers
+
+    return wait_for_workers(job), mpirun_of(job, tagged=False)
+
+
+def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:
     """MPI Operator 0.5 and later (v2beta1)."""
     options = job.kubernetes
-    command, parts = _launcher(job)
+    parts = [Part(("sh", "-c", HOLD), "waits for conversations")] if held else _launcher(job)
+    command = list(words_of(parts))
     launcher = {"containers": [{"name": "launcher", "image": options.image, "command": command}]}
     spec = {
         "slotsPerWorker": job.processes_per_node,
@@ -135,18 +158,18 @@ def _mpi_job(job: Job) -> tuple[dict[str, Any], list[Part]]:
     return manifest, [*meanings, *parts]
 
 
-def _launcher(job: Job) -> tuple[list[str], list[Part]]:
+def _launcher(job: Job, *, tagged: bool = True) -> list[Part]:
     """The command of the launcher's pod, by the MPI that the image has."""
     if job.kubernetes.mpi == "OpenMPI":
         hostfile = Part(("--hostfile", HOSTFILE), "the operator writes the workers there")
         # Its version is the image's secret: only words that 4 and 5 both take.
         flavor = Flavor(Launcher.OPENMPI)
-        options = mpirun_parts(job, flavor, where=[hostfile], tagged=True)
+        options = mpirun_parts(job, flavor, where=[hostfile], tagged=tagged)
         parts = [Part(("mpirun",), "the image's Open MPI"), ROOT, *options]
     else:
         hostfile = Part(("-f", HOSTFILE), "the operator writes the workers there")
         flavor = USUAL_INTEL if job.kubernetes.mpi == "Intel" else USUAL_MPICH
         name = f"the image's {job.kubernetes.mpi} MPI".replace("MPICH MPI", "MPICH")
-        parts = [Part(("mpiexec.hydra",), name), hostfile, *hydra_parts(job, flavor, tagged=True)]
-    parts.append(Part(tuple(job.words), "the program"))
-    return list(words_of(parts)), parts
+        options = hydra_parts(job, flavor, tagged=tagged)
+        parts = [Part(("mpiexec.hydra",), name), hostfile, *options]
+    return [*parts, Part(tuple(job.words), "the program")]
