@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Stands in for nccl-tests with MPI: each process writes where it runs to PLACES/RANK, and rank 0
-prints the table of all, a row each LAUNCHED_SLOW seconds. LAUNCHED_CRASH: rank 1 ends with 3.
+prints the table of all, a row each LAUNCHED_SLOW seconds, after which the others do not end, but
+with LAUNCHED_ENDS. LAUNCHED_CRASH: rank 1 ends with 3.
 LAUNCHED_HALF: of the third row only the first half comes, and nothing more.
 
 What a process sees of its environment goes to PLACES/RANK, too (LAUNCHED_TOLD names variables).
@@ -47,7 +48,9 @@ def main() -> int:
         time.sleep(0.01)
     if rank == 0:
         table(places, size, gpus)
-    elif "LAUNCHED_SLOW" in os.environ or "LAUNCHED_CRASH" in os.environ:
+    elif "LAUNCHED_ENDS" not in os.environ and (
+        "LAUNCHED_SLOW" in os.environ or "LAUNCHED_CRASH" in os.environ
+    ):
         time.sleep(600)
     return 0
 

@@ -60,8 +60,22 @@ def _words(places: Path, study: Path, *more: str) -> list[str]:
     ]
 
 
+_started: list["subprocess.Popen[str]"] = []
+
+
+@pytest.fixture(autouse=True)
+def _none_runs_on() -> Iterator[None]:
+    """What a failed test leaves running would disturb the next one; its words tell why."""
+    yield
+    while _started:
+        process = _started.pop()
+        if process.stdout and not process.stdout.closed:
+            process.kill()
+            sys.stderr.write("".join(process.communicate()))
+
+
 def _start(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", MAIN, "launch", *words],
         env=cluster.environment,
         stdin=subprocess.DEVNULL,
@@ -70,6 +84,8 @@ def _start(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
         text=True,
         start_new_session=True,
     )
+    _started.append(process)
+    return process
 
 
 def _end(process: "subprocess.Popen[str]", limit_s: float = 120) -> tuple[int, Any, str]:
@@ -183,7 +199,8 @@ def test_one_of_that_name_is_there(cluster: Cluster, tmp_path: Path, places: Pat
 
 
 def test_the_api_server_is_away_for_a_while(cluster: Cluster, tmp_path: Path, places: Path) -> None:
-    process = _start(cluster, *_words(places, tmp_path / "study", "-x", "LAUNCHED_SLOW=1.5"))
+    more = ("-x", "LAUNCHED_SLOW=1.5", "-x", "LAUNCHED_ENDS=1")
+    process = _start(cluster, *_words(places, tmp_path / "study", *more))
     _until("a row", lambda: len(_rows(tmp_path)) >= 1)
     cluster.stop_api()
     time.sleep(3)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.job import Job, KubernetesOptions
@@ -187,13 +186,7 @@ def test_an_image_that_is_nowhere_is_asked_for_again(cluster: Cluster) -> None:
 def test_a_jobset_runs_over_ssh(cluster: Cluster) -> None:
     files = [f"--from-literal={name}=x" for name in ("id", "id.pub")]
     cluster.kubectl("create", "secret", "generic", "nccl-test-ssh", *files)
-    # Open MPI 4 cuts names at their first dot, which a JobSet's pods are not known by.
-    manifest = yaml.safe_load(rendered("set", "who", kind="JobSet"))
-    launcher = manifest["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]
-    launcher["containers"][0]["env"] = [
-        {"name": "OMPI_MCA_orte_keep_fqdn_hostnames", "value": "true"}
-    ]
-    cluster.kubectl("create", "-f", "-", text=json.dumps(manifest))
+    cluster.kubectl("create", "-f", "-", text=rendered("set", "who", kind="JobSet"))
     wait(lambda: "Completed" in conditions(cluster, "jobset", "set"))
     assert conditions(cluster, "jobset", "set")["Completed"] == "AllJobsCompleted"
     said = cluster.kubectl("logs", "job/set-launcher-0").splitlines()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from nccltune.launch.follow import Follower
 from nccltune.measure.conversation import (
     SCHEMA_VERSION,
     Hello,
@@ -213,7 +214,7 @@ class Bench:
                 text = text or line.removeprefix("error:").strip()
             elif line.startswith("hint:"):
                 hint = hint or line.removeprefix("hint:").strip()
-        text = text or f"the bench {ending(status)}"
+        text = text or _lost(stderr) or f"the bench {ending(status)}"
         if status == 2:
             return InputError(text, hint=hint)
         if status == 3:
@@ -272,6 +273,18 @@ def _decode(line: bytes, kind: type[_T]) -> _T:
         raise NccltuneError(f"the bench gave an answer that cannot be read: {error}") from error
 
 
+def _lost(stderr: str) -> str | None:
+    """The sentence for a launcher that did not start the bench on a node, or lost it there."""
+    follower = Follower()
+    follower.feed(stderr.encode())
+    return follower.lost
+
+
 def _last_words(stderr: str) -> str | None:
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    return f"its last words: {lines[-1]}" if lines else None
+    """What a launcher says after the reason of a lost node is guesses; what kubectl says in the
+    end is the status, which is known."""
+    lines = [line for line in stderr.splitlines() if line.strip(" \t-=*")]
+    lines = [line for line in lines if not line.startswith("command terminated with exit code")]
+    if not lines:
+        return None
+    return f"it began with: {lines[0]}" if _lost(stderr) else f"its last words: {lines[-1]}"

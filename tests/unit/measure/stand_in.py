@@ -101,6 +101,14 @@ def main() -> None:
         fail(3, "error: no libnccl.so.2 was found", "hint:  name one with --nccl")
     if mode == "bad":
         fail(2, "error: /no/study: no such study")
+    if mode == "refused-node":
+        fail(
+            255,
+            "ssh: connect to host b port 22: Connection refused",
+            "-" * 70,
+            "ORTE was unable to reliably start one or more daemons.",
+            "command terminated with exit code 255",
+        )
     if mode == "leaves-others":
         until(lambda: written(folder / "1.pid"))
         fail(4, "error: cannot listen")

@@ -97,6 +97,14 @@ def test_what_keeps_it_from_starting_is_told(
     assert (caught.value.message, caught.value.hint) == (text, hint)
 
 
+def test_a_node_that_the_launcher_does_not_reach_is_told_with_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="no daemon on a node") as caught:
+        bench("refused-node", tmp_path).__enter__()
+    assert caught.value.hint == (
+        "it began with: ssh: connect to host b port 22: Connection refused"
+    )
+
+
 @pytest.mark.parametrize(
     ("mode", "text"),
     [

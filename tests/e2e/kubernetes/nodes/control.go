@@ -111,11 +111,13 @@ func (m *machine) serve(conn *net.UnixConn) error {
 	case "processes":
 		said.Processes = m.processes()
 	case "sshd":
-		if c := m.caller(conn); c != nil {
-			c.mu.Lock()
-			c.listening = true
-			c.mu.Unlock()
+		c := m.caller(conn)
+		if c == nil {
+			return errors.New("not from a pod")
 		}
+		c.mu.Lock()
+		c.listening = true
+		c.mu.Unlock()
 	case "ssh":
 		from := m.caller(conn)
 		said.Code, err = m.session(from, asked, streams)
@@ -132,8 +134,19 @@ func (m *machine) serve(conn *net.UnixConn) error {
 	return json.NewEncoder(conn).Encode(said)
 }
 
-// caller is the container that a connection comes from: the one with the peer's PID namespace.
+// caller is the container that a connection comes from: the one with the peer's PID namespace. A
+// container may ask before we know that it has begun.
 func (m *machine) caller(conn *net.UnixConn) *container {
+	for tries := 0; tries < 100; tries++ {
+		if c := m.callerNow(conn); c != nil {
+			return c
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil
+}
+
+func (m *machine) callerNow(conn *net.UnixConn) *container {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil
