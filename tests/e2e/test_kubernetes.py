@@ -191,7 +191,7 @@ def test_one_of_that_name_is_there(cluster: Cluster, tmp_path: Path, places: Pat
         status, _, errors = _run(cluster, *_words(places, tmp_path / "study"))
         assert status == 4
         assert "already" in errors
-        assert "--name" in errors
+        assert "--set name=NAME" in errors
         assert [item["metadata"]["name"] for item in cluster.items("mpijobs")] == ["nccl-test"]
     finally:
         cluster.kubectl("delete", "mpijob", "nccl-test")

@@ -108,9 +108,11 @@ def run(args: Sequence[str] | None = None) -> int:
         return stop.exit_code
     except click.ClickException as error:
         return _usage(error)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, click.Abort) as stop:
         print("interrupted; everything written so far is kept", file=sys.stderr)
-        return 128 + signal.SIGINT
+        # click raises its own, from the interruption that says which signal it was.
+        said = (stop.__cause__ or stop).args
+        return 128 + (said[0] if said else signal.SIGINT)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -40,7 +40,7 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--gpus",
                 type=click.IntRange(1),
-                help="How many GPUs, of each node with --launcher  [default: all]",
+                help="How many GPUs, of each node with --launcher  [default: all; in pods 8]",
             ),
             click.option(
                 "--processes",
@@ -147,9 +147,7 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
     for name, value in (("--nodes", nodes), ("--hosts", hosts)):
         if value is not None and launcher in (None, "local"):
             raise InputError("is for --launcher", where=name)
-    for name, value in (("--image", image), ("--set", settings)):
-        if value and launcher != "kubernetes":
-            raise InputError("is for --launcher kubernetes", where=name)
+    check_pods(launcher, image, settings)
     under = None
     if launcher not in (None, "local"):
         if emulate_nodes:
@@ -179,6 +177,15 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
         one_process=processes == "one",
         under=under,
     )
+
+
+def check_pods(launcher: str | None, image: str | None, settings: tuple[str, ...]) -> None:
+    """Raises InputError for options of Kubernetes that another launcher would not see."""
+    from nccltune.model.errors import InputError
+
+    for name, value in (("--image", image), ("--set", settings)):
+        if value and launcher != "kubernetes":
+            raise InputError("is for --launcher kubernetes", where=name)
 
 
 def under_from(
@@ -308,10 +315,13 @@ def command_line(context: click.Context) -> str:
         source = context.get_parameter_source(name)
         if source is not click.core.ParameterSource.COMMANDLINE:
             continue
-        if isinstance(parameter, click.Option):
-            words.append(max(parameter.opts, key=len))
-        if not (isinstance(parameter, click.Option) and parameter.is_flag):
-            words.append(str(context.params[name]))
+        value = context.params[name]
+        if not isinstance(parameter, click.Option):
+            words += map(str, value if parameter.nargs == -1 else [value])
+            continue
+        option = max(parameter.opts, key=len)
+        for one in value if parameter.multiple else [value]:
+            words += [option] if parameter.is_flag else [option, str(one)]
     return shlex.join(words)
 
 

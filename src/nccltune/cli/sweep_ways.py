@@ -9,6 +9,7 @@ import click
 
 from nccltune.cli.bench_options import (
     LAUNCH,
+    check_pods,
     command_line,
     launch_from,
     terminated_like_interrupted,
@@ -127,6 +128,7 @@ def _drive(
     from nccltune.model.errors import InputError
 
     launcher, nodes, hosts = (options[name] for name in ("launcher", "nodes", "hosts"))
+    check_pods(launcher, options["image"], options["settings"])
     launched = launcher not in (None, "local")
     for name in ("emulate_nodes", "nccl", "replay", "gain_threshold"):
         if _given(context, name):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.bench_options import (
+    check_pods,
     command_line,
     launch_from,
     launch_options,
@@ -41,6 +42,7 @@ Examples:
 """
 _MEASURED = ("emulate_nodes", "gpus", "nccl", "replay")
 _UNDER = ("launcher", "nodes", "hosts")
+_PODS = ("launcher", "image", "settings")
 """Of the launch options: what is measured on, and who starts it where."""
 
 
@@ -79,6 +81,7 @@ def command(
     from nccltune.model.study import Study
 
     opened = Study.open(study)
+    check_pods(*(options[name] for name in _PODS))
     if program:
         return _verify_program(opened, program, options, as_json, bench=bool(budget or anew))
     launch = _launch(opened, options)

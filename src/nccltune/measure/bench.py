@@ -214,7 +214,11 @@ class Bench:
                 text = text or line.removeprefix("error:").strip()
             elif line.startswith("hint:"):
                 hint = hint or line.removeprefix("hint:").strip()
-        text = text or _lost(stderr) or f"the bench {ending(status)}"
+        text = text or _lost(stderr)
+        # kubectl's exec ends so when its connection does.
+        text = text or (
+            f"the bench {ending(status)}" if status else "the bench was gone before its answer"
+        )
         if status == 2:
             return InputError(text, hint=hint)
         if status == 3:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import signal
 import subprocess
 import sys
 
@@ -76,6 +77,14 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("nccltune.cli.cli.main", interrupted)
     assert run([]) == 130
+
+
+def test_an_interrupt_that_says_its_signal_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(*_: object) -> None:
+        raise KeyboardInterrupt(signal.SIGTERM)
+
+    monkeypatch.setattr("click.Context.invoke", terminated)
+    assert run(["demo"]) == 143
 
 
 def test_a_bug_is_seventy(

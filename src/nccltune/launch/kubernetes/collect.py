@@ -11,8 +11,11 @@ from nccltune.launch.kubernetes.seen import LAUNCHER, Kind, pods_of
 _WORKERS_LINES = 1000
 
 
-def collect(kubectl: Kubectl, kind: Kind, job: str, folder: Path) -> None:
-    """`pods.json`, `events.txt` and a log of each worker, as far as the cluster gives them."""
+def collect(kubectl: Kubectl, kind: Kind, job: str, born: str, folder: Path) -> None:
+    """`pods.json`, `events.txt` and a log of each worker, as far as the cluster gives them.
+
+    `born` is the job's creationTimestamp: events of an earlier job of that name are not its own.
+    """
     listed, _ = kubectl.read("get", "pods", "-l", f"{kind.job_label}={job}")
     if listed is not None:
         raw = msgspec.json.format(msgspec.json.encode(listed), indent=2)
@@ -29,7 +32,13 @@ def collect(kubectl: Kubectl, kind: Kind, job: str, folder: Path) -> None:
         f"{about.get('name')}  {item.get('reason')}: {item.get('message')}\n"
         for item in (events or {}).get("items") or []
         if (about := item.get("involvedObject") or {})
-        and f"{about.get('name')}-".startswith(f"{job}-")
+        and (item["metadata"].get("creationTimestamp") or "") >= born
+        and _is_of(job, str(about.get("name")))
     ]
     if lines:
         (folder / "events.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def _is_of(job: str, name: str) -> bool:
+    """The job, or what its controller made for it, and not the job `NAME-2`."""
+    return name == job or name.startswith((f"{job}-launcher", f"{job}-worker"))

@@ -108,14 +108,16 @@ def refusal(kind: str, errors: str) -> NccltuneError:
     if "AlreadyExists" in errors:
         return LaunchError(
             f"a {kind} of this name is there already: {last}",
-            hint=f"another --name, or end that one if nobody needs it: kubectl get {kind.lower()}",
+            hint="--set name=NAME for another, or end that one if nobody needs it: "
+            f"kubectl get {kind.lower()}",
         )
     if "unknown field" in errors or "(Invalid)" in errors or "is invalid" in errors:
         return InputError(f"the cluster does not take the manifest: {last}")
     if "(Forbidden)" in errors:
         return PlatformError(
             f"the cluster does not allow it: {last}",
-            hint="another --namespace, or a role that may create it and read pods and their logs",
+            hint="--set kubernetes.namespace=NAME for another, or a role that may create it and "
+            "read pods and their logs",
         )
     return PlatformError(
         f"kubectl does not reach the cluster: {last or 'it gave no reason'}",

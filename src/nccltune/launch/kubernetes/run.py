@@ -26,6 +26,8 @@ _STEP_S = 0.1
 _CREATE_LIMIT_S = 90
 _UNKNOWN_LIMIT = 15
 """So often in a row the cluster may not answer before the job counts as lost."""
+_TAKEN_UP_S = 3.0
+"""A controller that lives has seen a new job by then."""
 LOST_LIMIT_S = 60.0
 """A job that lost a node gets so long to end by itself."""
 DELETE_LIMIT_S = 60.0
@@ -39,6 +41,7 @@ class Created(NamedTuple):
     name: str
     namespace: str
     uid: str
+    born: str
 
 
 class ClusterJob:
@@ -187,6 +190,8 @@ class ClusterJob:
             if not held:
                 self._follow(pods)
             words = "; ".join(seen.lost) or ("runs" if seen.started else f"waits: {seen.reason}")
+            if seen.reason == self._kind.nobody and time.monotonic() - begun < _TAKEN_UP_S:
+                words = before
             if seen.end is None and words != before:
                 before = words
                 self._told(f"{self.title} {words}")
@@ -259,7 +264,8 @@ class ClusterJob:
                 said.append("the end of its log could not be read")
             if end.state is not State.DONE:
                 with contextlib.suppress(PlatformError):
-                    collect(self._kubectl, self._kind, self._created.name, self._output.parent)
+                    name, _, _, born = self._created
+                    collect(self._kubectl, self._kind, name, born, self._output.parent)
             said.append(self._delete())
         except KeyboardInterrupt:
             said.append(self._delete())
@@ -269,7 +275,7 @@ class ClusterJob:
         """Delete the job and wait until its pods are gone; what is left in words."""
         if self._created is None:
             return ""
-        resource, (name, namespace, uid) = self._kind.resource, self._created
+        resource, (name, namespace, uid, _) = self._kind.resource, self._created
         left = f"{self.title} could not be deleted: kubectl delete {resource} {name} -n {namespace}"
         begun = time.monotonic()
         with contextlib.suppress(KeyboardInterrupt):
@@ -293,6 +299,8 @@ class ClusterJob:
 def _created(out: bytes) -> Created | None:
     try:
         metadata = msgspec.json.decode(out, type=dict[str, Any])["metadata"]
-        return Created(metadata["name"], metadata.get("namespace") or "default", metadata["uid"])
+        namespace = metadata.get("namespace") or "default"
+        born = metadata.get("creationTimestamp") or ""
+        return Created(metadata["name"], namespace, metadata["uid"], born)
     except (msgspec.MsgspecError, KeyError, TypeError):
         return None
