@@ -9,12 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 
 #include "abi/nccl_types.h"
 #include "common/log.h"
 #include "net/device.h"
+#include "net/handle.h"
 #include "net/net_settings.h"
 
 namespace nccltune::net {
@@ -31,9 +30,6 @@ struct Surroundings {
   // NCCL's traffic class; negative: none.
   int traffic_class = -1;
 };
-
-inline constexpr size_t kHandleBytes = 128;
-using Handle = std::span<std::byte, kHandleBytes>;
 
 // Listens on every NIC of `device`; `handle` is what a peer connects by.
 abi::Result Listen(const Surroundings& surroundings, const Device& device, Handle handle,

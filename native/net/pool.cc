@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/pool.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <system_error>
+
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+// So long a thread looks for work before it sleeps: requests of one collective follow each other
+// faster than a sleeper wakes.
+constexpr int64_t kLookNs = 50'000;
+constexpr uint64_t kOwnEvent = 0;
+
+// Signals are the application's: none is handled by a thread of ours.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_ = {};
+};
+
+}  // namespace
+
+Worker::Worker(int number)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!epoll_.open() || !event_.open()) return;
+  epoll_event own = {};
+  own.events = EPOLLIN;
+  own.data.u64 = kOwnEvent;
+  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, event_.fd(), &own) != 0) return;
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error&) {
+    return;
+  }
+  const std::string name = "nccltune-net" + std::to_string(number);
+  pthread_setname_np(thread_.native_handle(), name.substr(0, 15).c_str());
+}
+
+Worker::~Worker() {
+  stop_ = true;
+  if (!thread_.joinable()) return;
+  const uint64_t one = 1;
+  (void)!write(event_.fd(), &one, sizeof(one));
+  thread_.join();
+}
+
+uint64_t Worker::Add(Task* task) {
+  const std::scoped_lock lock(mutex_);
+  tasks_.emplace(++last_number_, task);
+  count_ = tasks_.size();
+  return last_number_;
+}
+
+void Worker::Remove(uint64_t number) {
+  const std::scoped_lock lock(mutex_);
+  tasks_.erase(number);
+  count_ = tasks_.size();
+}
+
+bool Worker::Watch(uint64_t number, int fd, uint32_t events) {
+  epoll_event wanted = {};
+  wanted.events = events | EPOLLET;
+  wanted.data.u64 = number;
+  return epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &wanted) == 0;
+}
+
+void Worker::Wake() {
+  if (!asleep_.load() || !asleep_.exchange(false)) return;
+  const uint64_t one = 1;
+  (void)!write(event_.fd(), &one, sizeof(one));
+}
+
+void Worker::Run() {
+  int64_t worked_ns = NowNs();
+  while (!stop_) {
+    if (Turn(0)) {
+      worked_ns = NowNs();
+      continue;
+    }
+    if (NowNs() - worked_ns < kLookNs) continue;
+    asleep_ = true;
+    // Once more: somebody may have looked at `asleep_` just before.
+    if (Turn(0) || Turn(stop_ ? 0 : SleepMs())) worked_ns = NowNs();
+    asleep_ = false;
+  }
+}
+
+int Worker::SleepMs() {
+  const std::scoped_lock lock(mutex_);
+  int64_t next = INT64_MAX;
+  for (const auto& [number, task] : tasks_) next = std::min(next, task->NextNs());
+  if (next == INT64_MAX) return -1;
+  const int64_t ms = (next - NowNs() + kNsPerMs - 1) / kNsPerMs;
+  return static_cast<int>(std::clamp<int64_t>(ms, 1, 60'000));
+}
+
+bool Worker::Turn(int timeout_ms) {
+  std::array<epoll_event, 64> events;
+  const int ready =
+      epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  const std::scoped_lock lock(mutex_);
+  bool worked = false;
+  for (int i = 0; i < ready; ++i) {
+    const epoll_event& event = events[static_cast<size_t>(i)];
+    if (event.data.u64 == kOwnEvent) {
+      uint64_t count = 0;
+      (void)!read(event_.fd(), &count, sizeof(count));
+      continue;
+    }
+    // By number: a task may be gone since.
+    const auto found = tasks_.find(event.data.u64);
+    if (found != tasks_.end()) found->second->Ready(event.events);
+    worked = true;
+  }
+  const int64_t now = NowNs();
+  for (const auto& [number, task] : tasks_) worked |= task->Work(now);
+  return worked;
+}
+
+Pool::Pool(int threads) {
+  for (int i = 0; i < threads; ++i) {
+    auto worker = std::make_unique<Worker>(i);
+    if (!worker->works()) break;
+    workers_.push_back(std::move(worker));
+  }
+}
+
+std::shared_ptr<Pool> Pool::Get(int threads) {
+  // Never destroyed: a static's end would come before the threads' in an unload.
+  static std::mutex* const mutex = new std::mutex;
+  static std::weak_ptr<Pool>* const shared = new std::weak_ptr<Pool>;
+  const std::scoped_lock lock(*mutex);
+  std::shared_ptr<Pool> pool = shared->lock();
+  if (pool == nullptr) {
+    pool = std::make_shared<Pool>(threads);
+    if (pool->threads() == 0) return nullptr;
+    *shared = pool;
+  }
+  return pool;
+}
+
+Worker& Pool::Pick() {
+  const std::scoped_lock lock(mutex_);
+  size_t best = next_ % workers_.size();
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const size_t at = (next_ + i) % workers_.size();
+    if (workers_[at]->tasks() < workers_[best]->tasks()) best = at;
+  }
+  ++next_;
+  return *workers_[best];
+}
+
+}  // namespace nccltune::net
