@@ -74,12 +74,15 @@ std::optional<Party> Door::TakeParty(int64_t now_ns) {
   return std::nullopt;
 }
 
-void Door::Serve(std::shared_ptr<Pool> pool, uint64_t connection, Receiver* receiver) {
-  const std::scoped_lock lock(mutex_);
-  served_[connection] = receiver;
-  if (worker_ != nullptr) return;
-  pool_ = std::move(pool);
-  worker_ = &pool_->Pick();
+void Door::Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Receiver* receiver) {
+  {
+    const std::scoped_lock lock(mutex_);
+    served_[connection] = receiver;
+    if (pool_ != nullptr) return;
+    pool_ = pool;
+  }
+  // Not under the lock: the worker holds its own when it asks for ours.
+  worker_ = &pool->Pick();
   number_ = worker_->Add(this);
   for (const Socket& socket : listening_) worker_->Watch(number_, socket.fd(), EPOLLIN);
 }

@@ -49,7 +49,7 @@ class Door final : public Task {
   std::optional<Party> TakeParty(int64_t now_ns);
 
   // From now on a worker looks, and hands flows of `connection` that come back to `receiver`.
-  void Serve(std::shared_ptr<Pool> pool, uint64_t connection, Receiver* receiver);
+  void Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Receiver* receiver);
   void StopServing(uint64_t connection);
   // New connections are not taken any more.
   void CloseToNew();
