@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/transport_stand_in.h"
 
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -10,8 +11,13 @@
 namespace nccltune::net {
 namespace {
 
+// NCCL calls from many threads.
+std::recursive_mutex mutex;
+using Lock = std::lock_guard<std::recursive_mutex>;
+
 template <typename Made>
 abi::Result Give(Made* made, Made** place) {
+  const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   ++stand_in.calls;
   *place = stand_in.ready && stand_in.result == abi::kSuccess ? made : nullptr;
@@ -19,11 +25,13 @@ abi::Result Give(Made* made, Made** place) {
 }
 
 abi::Result TakeClose(const void* closed) {
+  const Lock lock(mutex);
   TheStandIn().closed.push_back(closed);
   return TheStandIn().result;
 }
 
 void Keep(const Surroundings& surroundings, const Device& device, Handle handle) {
+  const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   stand_in.surroundings.emplace(surroundings);
   stand_in.device = &device;
@@ -31,6 +39,7 @@ void Keep(const Surroundings& surroundings, const Device& device, Handle handle)
 }
 
 void Keep(const void* of, const void* data, size_t bytes) {
+  const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   stand_in.asked_of = of;
   stand_in.data = data;
@@ -78,6 +87,7 @@ abi::Result Connect(const Surroundings& surroundings, const Device& device, Hand
 }
 
 abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
+  const Lock lock(mutex);
   TheStandIn().asked_of = listener;
   return Give(&TheStandIn().receiver, receiver);
 }
@@ -93,6 +103,7 @@ abi::Result Receive(Receiver* receiver, void* data, size_t bytes, Request** requ
 }
 
 abi::Result Test(Request* request, bool* done, size_t* bytes) noexcept {
+  const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   ++stand_in.calls;
   stand_in.asked_of = request;
@@ -106,6 +117,7 @@ abi::Result Close(Sender* sender) noexcept { return TakeClose(sender); }
 abi::Result Close(Receiver* receiver) noexcept { return TakeClose(receiver); }
 
 NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
+  const Lock lock(mutex);
   for (const std::string& problem : TheStandIn().setting_problems) warnings->push_back(problem);
   NetSettings settings;
   settings.flows = 5;
@@ -113,6 +125,7 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
 }
 
 DeviceTable& DeviceTable::Get() {
+  const Lock lock(mutex);
   switch (TheStandIn().devices_throw) {
     case StandIn::Throws::kNothing:
       break;
@@ -129,15 +142,20 @@ DeviceTable& DeviceTable::Get() {
 
 DeviceTable::DeviceTable(std::vector<Nic> /*nics*/) : nics_(0), told_(0) {}
 
-int DeviceTable::size() const { return TheStandIn().told; }
+int DeviceTable::size() const {
+  const Lock lock(mutex);
+  return TheStandIn().told;
+}
 
 const Device* DeviceTable::Find(int index) const {
+  const Lock lock(mutex);
   const std::deque<Device>& devices = TheStandIn().devices;
   if (index < 0 || static_cast<size_t>(index) >= devices.size()) return nullptr;
   return &devices[static_cast<size_t>(index)];
 }
 
 int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
+  const Lock lock(mutex);
   StandIn& stand_in = TheStandIn();
   stand_in.members.assign(members.begin(), members.end());
   if (!stand_in.no_virtual_device.empty()) {
@@ -153,6 +171,7 @@ int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
 }
 
 void DeviceTable::ForgetVirtual() {
+  const Lock lock(mutex);
   ++TheStandIn().forgotten;
   TheStandIn().told = TheStandIn().plain;
 }
