@@ -202,6 +202,9 @@ void Exchange::Transfer() {
     for (const MessageEnd* const end : all_) completed += end->completed();
     if (stage_.peer_closing() || completed >= enough) break;
   }
+  if (options_.close_in_flight && !stage_.stopped()) {
+    std::all_of(all_.begin(), all_.end(), [](MessageEnd* end) { return end->Fill(); });
+  }
   meter.Read(&measured_);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -62,7 +63,7 @@ int RunRank(const Options& options, int rank, std::unique_ptr<PeerLink> link, pi
   std::fflush(stdout);
   std::fflush(stderr);
   if (status != kOk) _exit(status);
-  std::exit(status);
+  std::exit(kWell);
 }
 
 std::string EndInWords(int status) {
@@ -71,6 +72,13 @@ std::string EndInWords(int status) {
            strsignal(WTERMSIG(status)) + ")";
   }
   return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+// Rank 0 has said how it all went.
+bool Told(int status) {
+  if (!WIFEXITED(status)) return false;
+  const int code = WEXITSTATUS(status);
+  return code == kWell || code == kFailed || code == kCannotRun;
 }
 
 // Starts both ranks, reaps them, and names the one whose end was the cause where none has said
@@ -101,18 +109,18 @@ int RunBoth(const Options& options) {
   second.reset();
   int statuses[2] = {0, 0};
   waitpid(processes[0], &statuses[0], 0);
-  const int status = WIFEXITED(statuses[0]) ? WEXITSTATUS(statuses[0]) : kPeerVanished;
+  const bool told = Told(statuses[0]);
   // What is left of a peer that was stopped, or whose call hangs.
   const bool disturbed = options.kill_after_ms >= 0 || options.stop_after_ms >= 0;
-  if (disturbed || (status != kOk && status != kPeerVanished)) kill(processes[1], SIGKILL);
+  if (disturbed || (told && WEXITSTATUS(statuses[0]) != kWell)) kill(processes[1], SIGKILL);
   waitpid(processes[1], &statuses[1], 0);
-  if (status == kOk && !disturbed && statuses[1] != 0) {
-    std::fprintf(stderr, "error: rank 1 %s after it had reported\n",
-                 EndInWords(statuses[1]).c_str());
-    return kFailed;
-  }
-  if (status != kPeerVanished) return status;
-  const int cause = WIFSIGNALED(statuses[0]) ? 0 : 1;
+  if (told && WEXITSTATUS(statuses[0]) != kWell) return WEXITSTATUS(statuses[0]);
+  const bool well = WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == kWell;
+  if (told && (well || disturbed)) return kOk;
+  // Neither has said what was wrong: one of them was ended from within.
+  const bool first_vanished =
+      told || (WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == kPeerVanished);
+  const int cause = first_vanished ? 1 : 0;
   std::fprintf(stderr, "error: rank %d %s\n", cause, EndInWords(statuses[cause]).c_str());
   return kFailed;
 }

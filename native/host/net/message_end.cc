@@ -95,6 +95,15 @@ bool MessageEnd::Step(bool* moved) {
   return outstanding_.empty() || TestOne(moved);
 }
 
+bool MessageEnd::Fill() {
+  bool moved = true;
+  while (moved && !free_.empty() && posted_ < limit_) {
+    moved = false;
+    if (!Post(&moved)) return false;
+  }
+  return true;
+}
+
 void MessageEnd::Prepare(Slot* slot, uint64_t bytes) {
   slot->sequence = posted_;
   slot->arrived = false;

@@ -33,6 +33,9 @@ class MessageEnd {
   // Posts one request if there is room, and tests one. False after an error.
   bool Step(bool* moved);
 
+  // Posts as many as there is room for.
+  bool Fill();
+
   // Messages in all; kNoLimit until it is known.
   void set_limit(uint64_t limit) { limit_ = limit; }
   bool finished() const { return completed_ >= limit_; }

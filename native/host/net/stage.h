@@ -114,6 +114,8 @@ inline constexpr int kCannotRun = 3;
 // Of a forked process that saw nothing wrong but the other one's end: whoever reaps both has the
 // cause.
 inline constexpr int kPeerVanished = 10;
+// Of a forked process that came to its end: a plugin may call exit(0).
+inline constexpr int kWell = 11;
 
 }  // namespace nccltune::host::net
 
