@@ -41,7 +41,7 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
 }
 
 uint64_t FlowRate::Cap() const {
-  const double in_flight = 2 * rate_ * static_cast<double>(round_trip_ns_) / kNsPerS;
+  const double in_flight = 4 * rate_ * static_cast<double>(round_trip_ns_) / kNsPerS;
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
   // Two: one is read while the other is on its way.

@@ -14,6 +14,7 @@ constexpr int kReadsATurn = 8;
 // What was read is told after so much of it, and whenever nothing more is there.
 constexpr uint64_t kTellBytes = 2 * kFullChunk;
 constexpr uint64_t kTellMessages = 16;
+constexpr int64_t kTellNs = 200'000;
 constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
 constexpr int64_t kTellWaitingNs = kNsPerSecond;
 constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
@@ -301,10 +302,13 @@ void ExpressIn::ReadAll(int64_t now_ns) {
     }
     end_ += moved.bytes;
   }
-  if (up() && frames_ - frames_told_ >= kTellMessages) {
-    frames_told_ = frames_;
-    SendNote({FrameType::kAck, frames_}, now_ns);
-  }
+  if (!up() || frames_ == frames_told_) return;
+  // The sender keeps a copy of what it has not heard of, and has few places for them.
+  if (untold_since_ns_ == 0) untold_since_ns_ = now_ns;
+  if (frames_ - frames_told_ < kTellMessages && now_ns - untold_since_ns_ < kTellNs) return;
+  frames_told_ = frames_;
+  untold_since_ns_ = 0;
+  SendNote({FrameType::kAck, frames_}, now_ns);
 }
 
 bool ExpressIn::Parse(int64_t now_ns) {
@@ -337,6 +341,7 @@ bool ExpressIn::Parse(int64_t now_ns) {
 }
 
 void ExpressIn::Reset() {
+  untold_since_ns_ = 0;
   begin_ = 0;
   end_ = 0;
   frames_ = 0;

@@ -134,6 +134,7 @@ class ExpressIn final : public Incoming {
   size_t end_ = 0;
   uint64_t frames_ = 0;
   uint64_t frames_told_ = 0;
+  int64_t untold_since_ns_ = 0;
 };
 
 }  // namespace nccltune::net
