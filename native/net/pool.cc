@@ -162,11 +162,15 @@ std::shared_ptr<Pool> Pool::Get(int threads) {
   return pool;
 }
 
-Worker& Pool::Pick() {
+Worker& Pool::Pick(Role role) {
   const std::scoped_lock lock(mutex_);
-  size_t best = next_ % workers_.size();
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    const size_t at = (next_ + i) % workers_.size();
+  const size_t senders = (workers_.size() + 1) / 2;
+  const bool sends = role == Role::kSend || workers_.size() == 1;
+  const size_t first = sends ? 0 : senders;
+  const size_t count = sends ? senders : workers_.size() - senders;
+  size_t best = first + next_ % count;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = first + (next_ + i) % count;
     if (workers_[at]->tasks() < workers_[best]->tasks()) best = at;
   }
   ++next_;

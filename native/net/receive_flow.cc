@@ -281,38 +281,64 @@ int64_t ExpressIn::NextNs() const {
 
 bool ExpressIn::WorkUp(int64_t now_ns) {
   if ((told_ & (EPOLLIN | kGone)) == 0) return false;
+  if ((told_ & kGone) != 0) gone_ = true;
   told_ = 0;
   ReadAll(now_ns);
   return true;
 }
 
 void ExpressIn::ReadAll(int64_t now_ns) {
-  while (Parse(now_ns)) {
-    if (begin_ != 0) {
-      std::copy(bytes_.begin() + static_cast<ptrdiff_t>(begin_),
-                bytes_.begin() + static_cast<ptrdiff_t>(end_), bytes_.begin());
-      end_ -= std::exchange(begin_, 0);
-    }
-    iovec part = {bytes_.data() + end_, bytes_.size() - end_};
-    const Moved moved = ReadSome(socket_.fd(), {&part, 1});
-    if (moved.later()) break;
-    if (moved.error != 0 || moved.bytes == 0) {
-      Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed it");
-      return;
-    }
-    end_ += moved.bytes;
-  }
+  while ((large_ || Parse(now_ns)) && ReadMore(now_ns)) continue;
+  if (up() && !large_) Parse(now_ns);
   if (!up() || frames_ == frames_told_) return;
-  // The sender keeps a copy of what it has not heard of, and has few places for them.
+  // The sender keeps a copy of what it has not heard of, and has few places for them. For a large
+  // message its application waits.
   if (untold_since_ns_ == 0) untold_since_ns_ = now_ns;
-  if (frames_ - frames_told_ < kTellMessages && now_ns - untold_since_ns_ < kTellNs) return;
+  const bool enough = frames_ - frames_told_ >= kTellMessages;
+  if (!enough && !tell_now_ && now_ns - untold_since_ns_ < kTellNs) return;
   frames_told_ = frames_;
   untold_since_ns_ = 0;
+  tell_now_ = false;
   SendNote({FrameType::kAck, frames_}, now_ns);
 }
 
+bool ExpressIn::ReadMore(int64_t now_ns) {
+  if (begin_ != 0) {
+    std::copy(bytes_.begin() + static_cast<ptrdiff_t>(begin_),
+              bytes_.begin() + static_cast<ptrdiff_t>(end_), bytes_.begin());
+    end_ -= std::exchange(begin_, 0);
+  }
+  std::array<iovec, 2> parts = {{{nullptr, 0}, {bytes_.data() + end_, bytes_.size() - end_}}};
+  std::optional<std::byte*> to;
+  if (large_) {
+    if (!large_stashed_) to = receiver_.Pin(large_header_);
+    if (!to) own_.resize(large_header_.length);
+    parts[0] = {(to ? *to : own_.data()) + large_filled_, large_header_.length - large_filled_};
+  }
+  const size_t wanted = parts[0].iov_len + parts[1].iov_len;
+  const Moved moved = ReadSome(socket_.fd(), std::span(parts).subspan(large_ ? 0 : 1));
+  const size_t of_large = std::min(moved.bytes, parts[0].iov_len);
+  const bool whole = large_ && of_large == parts[0].iov_len;
+  if (to) receiver_.Unpin(large_header_, whole);
+  if (moved.later()) return false;
+  if (moved.error != 0 || moved.bytes == 0) {
+    Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed it");
+    return false;
+  }
+  large_filled_ += of_large;
+  end_ += moved.bytes - of_large;
+  if (whole) {
+    large_ = false;
+    ++frames_;
+    tell_now_ = true;
+    if (large_stashed_) receiver_.Stash(large_header_, std::exchange(own_, {}));
+  }
+  // Less than was asked for is all there is; of an end epoll tells apart.
+  return moved.bytes == wanted || gone_;
+}
+
 bool ExpressIn::Parse(int64_t now_ns) {
-  while (up() && end_ - begin_ >= kDataHeaderBytes) {
+  while (up() && !large_ && end_ - begin_ >= kDataHeaderBytes) {
     const std::span<const std::byte> rest(bytes_.data() + begin_, end_ - begin_);
     const std::optional<Forward> forward = DecodeForward(rest.first<kDataHeaderBytes>());
     if (!forward || forward->type == FrameType::kBye) {
@@ -320,16 +346,20 @@ bool ExpressIn::Parse(int64_t now_ns) {
       return false;
     }
     const DataHeader& header = forward->data;
-    const size_t length = kDataHeaderBytes + header.length;
     const Receiver::Place place = receiver_.Locate(header);
-    if (length > bytes_.size() || place == Receiver::Place::kWrong) {
+    if (place == Receiver::Place::kWrong) {
       Down(now_ns, false, kStrange);
       return false;
     }
-    if (rest.size() < length) return true;
+    if (place == Receiver::Place::kLater && !receiver_.starved(now_ns)) return false;
+    const size_t length = kDataHeaderBytes + header.length;
+    if (rest.size() < length) {
+      if (length > bytes_.size() / 2) BeginLarge(header, place);
+      return true;
+    }
+    if (length > bytes_.size() / 2) tell_now_ = true;
     const std::byte* const body = rest.data() + kDataHeaderBytes;
     if (place == Receiver::Place::kLater) {
-      if (!receiver_.starved(now_ns)) return false;
       if (!receiver_.Stash(header, {body, body + header.length})) return false;
     } else {
       receiver_.Put(header, body);
@@ -340,7 +370,26 @@ bool ExpressIn::Parse(int64_t now_ns) {
   return up();
 }
 
+// The header is there, and what is behind it is its body.
+void ExpressIn::BeginLarge(const DataHeader& header, Receiver::Place place) {
+  large_header_ = header;
+  large_stashed_ = place == Receiver::Place::kLater;
+  const std::byte* const body = bytes_.data() + begin_ + kDataHeaderBytes;
+  large_filled_ = std::min<size_t>(end_ - begin_ - kDataHeaderBytes, header.length);
+  std::optional<std::byte*> to;
+  if (!large_stashed_) to = receiver_.Pin(header);
+  if (!to) own_.resize(header.length);
+  std::copy(body, body + large_filled_, to ? *to : own_.data());
+  if (to) receiver_.Unpin(header, false);
+  begin_ = 0;
+  end_ = 0;
+  large_ = true;
+}
+
 void ExpressIn::Reset() {
+  large_ = false;
+  tell_now_ = false;
+  gone_ = false;
   untold_since_ns_ = 0;
   begin_ = 0;
   end_ = 0;

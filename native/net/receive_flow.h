@@ -125,13 +125,24 @@ class ExpressIn final : public Incoming {
 
  private:
   void ReadAll(int64_t now_ns);
+  // False: nothing more is there, or the flow is down.
+  bool ReadMore(int64_t now_ns);
   // False: the rest has to wait.
   bool Parse(int64_t now_ns);
+  void BeginLarge(const DataHeader& header, Receiver::Place place);
 
   mutable std::mutex mutex_;
   std::vector<std::byte> bytes_;
   size_t begin_ = 0;
   size_t end_ = 0;
+  // A message that is too large for `bytes_` is read to where it belongs.
+  bool large_ = false;
+  bool large_stashed_ = false;
+  DataHeader large_header_;
+  size_t large_filled_ = 0;
+  std::vector<std::byte> own_;
+  bool tell_now_ = false;
+  bool gone_ = false;  // epoll told of an end
   uint64_t frames_ = 0;
   uint64_t frames_told_ = 0;
   int64_t untold_since_ns_ = 0;

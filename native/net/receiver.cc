@@ -10,6 +10,8 @@
 namespace nccltune::net {
 namespace {
 
+using Role = Pool::Role;
+
 constexpr int64_t kStarvedNs = 20 * kNsPerMs;
 // Without any flow for so long, the connection has failed.
 constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
@@ -28,9 +30,9 @@ Receiver::Receiver(Parts parts)
   for (ReceiveSlot& slot : slots_) slot.receiver = this;
   std::vector<Socket>& sockets = parts.party.sockets;
   for (size_t i = 1; i < sockets.size(); ++i) {
-    flows_.push_back(std::make_unique<ReceiveFlow>(*this, pool_->Pick(), std::move(sockets[i])));
+    flows_.push_back(std::make_unique<ReceiveFlow>(*this, pool_->Pick(Role::kReceive), std::move(sockets[i])));
   }
-  express_ = std::make_unique<ExpressIn>(*this, pool_->Pick(), std::move(sockets.front()),
+  express_ = std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive), std::move(sockets.front()),
                                          parts.party.eager_bytes);
   for (const auto& flow : flows_) flow->Start(ReceiveFlow::kEvents);
   express_->Start(ExpressIn::kEvents);

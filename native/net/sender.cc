@@ -11,12 +11,16 @@
 namespace nccltune::net {
 namespace {
 
+using Role = Pool::Role;
+
 // Without any flow for so long, the connection has failed.
 constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
 // So many small messages may be unheard of before the application's thread looks.
 constexpr size_t kUnheard = 32;
 // Of requests after the oldest one, for what is late.
 constexpr uint64_t kLateWindow = 4;
+// Above this several threads together are sooner, though they have to be woken.
+constexpr size_t kMostDirectBytes = 256 << 10;
 
 }  // namespace
 
@@ -30,9 +34,10 @@ Sender::Sender(Parts parts)
   for (SendSlot& slot : slots_) slot.sender = this;
   for (size_t i = 1; i < parts.dialers.size(); ++i) {
     flows_.push_back(
-        std::make_unique<SendFlow>(*this, pool_->Pick(), std::move(parts.dialers[i])));
+        std::make_unique<SendFlow>(*this, pool_->Pick(Role::kSend), std::move(parts.dialers[i])));
   }
-  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(), std::move(parts.dialers.front()));
+  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(Role::kSend),
+                                          std::move(parts.dialers.front()));
   for (const auto& flow : flows_) flow->Start(SendFlow::kEvents);
   express_->Start(ExpressOut::kEvents);
 }
@@ -44,47 +49,33 @@ Sender::~Sender() {
   express_->Close();
 }
 
+// A message alone is there sooner when no thread has to be woken for it.
+Sender::Path Sender::PathOf(size_t bytes) const {
+  if (!express_->up()) return Path::kBulk;
+  if (bytes <= surroundings_.settings.eager_bytes) return Path::kEager;
+  const bool alone = pending_ == 0 && owing_ == 0 && direct_ == 0;
+  return alone && bytes <= kMostDirectBytes ? Path::kDirect : Path::kBulk;
+}
+
 abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
   *request = nullptr;
   if (failed()) return error_;
   SendSlot* slot = nullptr;
   bool look = false;
-  bool express = false;
+  Path path = Path::kBulk;
   {
     const std::scoped_lock lock(mutex_);
     slot = &SlotOf(next_);
     look = unheard_ > kUnheard || slot->busy;
     if (held_ < kMostRequests && !slot->busy) {
-      express = bytes <= surroundings_.settings.eager_bytes && express_->up();
-      slot->number = next_++;
-      slot->busy = true;
-      slot->held = true;
-      slot->eager = express;
-      slot->total = bytes;
-      slot->cut = express ? bytes : 0;
-      slot->open = 0;
-      slot->chunks.clear();
-      slot->data = static_cast<const std::byte*>(data);
-      slot->complete.store(express, std::memory_order_relaxed);
-      if (express) {
-        slot->copy.assign(slot->data, slot->data + bytes);
-        slot->data = slot->copy.data();
-        slot->chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
-        slot->open = 1;
-        ++unheard_;
-        ++counters_.small_messages;
-      } else {
-        pending_ += bytes + 1;  // an empty message is work, too
-      }
-      ++held_;
-      ++counters_.messages;
-      counters_.bytes += bytes;
+      path = PathOf(bytes);
+      Begin(*slot, data, bytes, path);
       *request = slot;
     }
   }
   if (look) express_->Look();
   if (*request == nullptr) return abi::kSuccess;
-  if (express) {
+  if (path != Path::kBulk) {
     const DataHeader header = {slot->number, 0, bytes, static_cast<uint32_t>(bytes)};
     if (express_->Put(header, slot->data)) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
@@ -94,9 +85,41 @@ abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
   return abi::kSuccess;
 }
 
+void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, Path path) {
+  slot.number = next_++;
+  slot.busy = true;
+  slot.held = true;
+  slot.eager = path == Path::kEager;
+  slot.direct = path == Path::kDirect;
+  slot.total = bytes;
+  slot.cut = 0;
+  slot.open = 0;
+  slot.chunks.clear();
+  slot.data = static_cast<const std::byte*>(data);
+  slot.complete.store(slot.eager, std::memory_order_relaxed);
+  if (path == Path::kBulk) {
+    pending_ += bytes + 1;  // an empty message is work, too
+  } else {
+    slot.cut = bytes;
+    slot.open = 1;
+    slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
+    ++counters_.small_messages;
+  }
+  if (slot.direct) ++direct_;
+  if (slot.eager) {
+    slot.copy.assign(slot.data, slot.data + bytes);
+    slot.data = slot.copy.data();
+    ++unheard_;
+  }
+  ++held_;
+  ++counters_.messages;
+  counters_.bytes += bytes;
+}
+
 abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
   auto* const slot = static_cast<SendSlot*>(request);
   *done = false;
+  if (slot->direct && !slot->complete.load(std::memory_order_acquire)) express_->Look();
   if (!slot->complete.load(std::memory_order_acquire)) {
     if (!failed()) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
@@ -151,8 +174,7 @@ std::optional<Sender::Taken> Sender::TakeOwed() {
 std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
   for (; uncut_ < next_; ++uncut_) {
     SendSlot* const slot = Find(uncut_);
-    if (slot == nullptr || slot->eager) continue;
-    if (slot->cut == slot->total && !slot->chunks.empty()) continue;
+    if (slot == nullptr || (slot->cut == slot->total && !slot->chunks.empty())) continue;
     double fastest = 0;
     double together = 0;
     for (const auto& each : flows_) {
@@ -177,7 +199,7 @@ std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
   const uint64_t last = std::min(next_, oldest_ + kLateWindow);
   for (uint64_t number = oldest_; number < last; ++number) {
     SendSlot* const slot = Find(number);
-    if (slot == nullptr || slot->eager) continue;
+    if (slot == nullptr || slot->eager || slot->direct) continue;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
       const Chunk& chunk = slot->chunks[i];
       if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;
@@ -231,6 +253,7 @@ void Sender::AcknowledgeChunk(uint64_t number, uint32_t chunk) {
   SendSlot* const slot = Find(number);
   // A copy that came second may be acknowledged when its request is long done.
   if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
+  if (slot->direct) --direct_;
   slot->chunks[chunk].acknowledged = true;
   --slot->open;
   Settle(*slot);

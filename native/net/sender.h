@@ -45,6 +45,7 @@ struct SendSlot : Request {
   bool busy = false;
   bool held = false;   // NCCL has it
   bool eager = false;  // `data` is `copy`
+  bool direct = false;  // on the express flow, out of the application's buffer
   std::vector<Chunk> chunks;
   std::vector<std::byte> copy;
 };
@@ -118,6 +119,9 @@ class Sender {
   std::optional<Taken> TakeOwed();
   std::optional<Taken> TakeUncut(SendFlow& flow);
   std::optional<Taken> TakeLate(int64_t now_ns);
+  enum class Path { kEager, kDirect, kBulk };
+  Path PathOf(size_t bytes) const;
+  void Begin(SendSlot& slot, const void* data, size_t bytes, Path path);
   Taken Give(SendSlot& slot, uint32_t chunk);
   void AcknowledgeChunk(uint64_t number, uint32_t chunk);
   void OweAgain(uint64_t number, uint32_t chunk);
@@ -139,7 +143,8 @@ class Sender {
   uint64_t oldest_ = 0;   // all before it are acknowledged
   uint64_t uncut_ = 0;    // all before it are cut
   size_t held_ = 0;       // requests that NCCL has
-  size_t unheard_ = 0;    // express messages without an acknowledgement
+  size_t unheard_ = 0;    // copied messages without an acknowledgement
+  size_t direct_ = 0;     // messages that are on the express flow without a copy
   struct Due {
     uint64_t number;
     uint32_t chunk;
