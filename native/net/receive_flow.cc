@@ -269,7 +269,16 @@ void ExpressIn::Look() {
   if (!up()) worker().Wake();
 }
 
+void ExpressIn::Ready(uint32_t events) {
+  Incoming::Ready(events);
+  look_ns_ = 0;
+}
+
 bool ExpressIn::Work(int64_t now_ns) {
+  // Without the lock, which the application's thread needs: a worker that looks for work comes by all
+  // the time.
+  if (up() && !receiver_.failed() && !adopted() && now_ns < look_ns_) return false;
+  look_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
   return Incoming::Work(now_ns);
 }

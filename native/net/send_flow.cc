@@ -283,9 +283,14 @@ int64_t ExpressOut::NextNs() const {
 void ExpressOut::Ready(uint32_t events) {
   const std::scoped_lock lock(mutex_);
   Outgoing::Ready(events);
+  look_ns_ = 0;
 }
 
 bool ExpressOut::Work(int64_t now_ns) {
+  // Without the lock, which the application's thread needs: a worker that looks for work comes by all
+  // the time.
+  if (up() && !sender_.failed() && now_ns < look_ns_) return false;
+  look_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
   return Outgoing::Work(now_ns);
 }

@@ -158,6 +158,7 @@ class ExpressOut final : public Outgoing {
   std::deque<uint64_t> numbers_;  // written, or to be, and not acknowledged
   uint64_t acknowledged_ = 0;
   std::vector<std::byte> left_;  // what the socket did not take yet
+  int64_t look_ns_ = 0;          // the worker's own
   Notes notes_;
 };
 
