@@ -99,17 +99,15 @@ void Door::CloseToNew() {
 }
 
 bool Door::Work(int64_t now_ns) {
-  const std::scoped_lock lock(mutex_);
-  const bool somebody = !strangers_.empty() || !arriving_.empty();
-  if (!told_ && !(somebody && now_ns - looked_ns_ >= kLookNs)) return false;
+  if (!told_ && !(somebody_ && now_ns - looked_ns_ >= kLookNs)) return false;
   told_ = false;
   looked_ns_ = now_ns;
+  const std::scoped_lock lock(mutex_);
   return Look(now_ns);
 }
 
 int64_t Door::NextNs() const {
-  const std::scoped_lock lock(mutex_);
-  return strangers_.empty() && arriving_.empty() ? INT64_MAX : NowNs() + kLookNs;
+  return somebody_ ? NowNs() + kLookNs : INT64_MAX;
 }
 
 bool Door::Look(int64_t now_ns) {
@@ -126,6 +124,7 @@ bool Door::Look(int64_t now_ns) {
   std::erase_if(arriving_, [&](const auto& each) {
     return now_ns - each.second.since_ns > kPartyLimitNs;
   });
+  somebody_ = !strangers_.empty() || !arriving_.empty();
   return something;
 }
 

@@ -6,6 +6,7 @@
 #define NCCLTUNE_NET_DOOR_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -79,7 +80,7 @@ class Door final : public Task {
   Invitation invitation_;
   std::vector<Socket> listening_;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<Stranger> strangers_;
   struct Arriving {
     Party party;
@@ -89,6 +90,7 @@ class Door final : public Task {
   std::map<uint64_t, Arriving> arriving_;
   std::map<uint64_t, Receiver*> served_;
   bool open_to_new_ = true;
+  std::atomic<bool> somebody_ = false;  // before the door
   uint64_t turned_away_ = 0;
 
   std::shared_ptr<Pool> pool_;

@@ -41,6 +41,7 @@ class Incoming : public Task {
   void Close();
 
  protected:
+  bool adopted() const { return adopted_.load(); }
   virtual bool WorkUp(int64_t now_ns) = 0;
   virtual int64_t NextUpNs() const = 0;
   // The socket is another one, or none.
@@ -115,6 +116,7 @@ class ExpressIn final : public Incoming {
   // Reads what there is.
   void Look();
 
+  void Ready(uint32_t events) override;
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
 
@@ -146,6 +148,7 @@ class ExpressIn final : public Incoming {
   uint64_t frames_ = 0;
   uint64_t frames_told_ = 0;
   int64_t untold_since_ns_ = 0;
+  int64_t look_ns_ = 0;  // the worker's own
 };
 
 }  // namespace nccltune::net
