@@ -110,7 +110,10 @@ sockaddr_in Loopback(uint16_t port) {
   return address;
 }
 
-Result Init() { return Fault("init_fails") ? abi::kSystemError : abi::kSuccess; }
+Result Init(abi::LogFunction log) {
+  log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
+  return Fault("init_fails") ? abi::kSystemError : abi::kSuccess;
+}
 
 Result Devices(int* count) {
   *count = Fault("no_devices") ? 0 : 1;
@@ -196,6 +199,9 @@ Result RegMr(int type) {
 Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   Comm& comm = *static_cast<Comm*>(opaque);
   if (Fault("request_unset") && comm.posted == kFaultyMessage) return abi::kSuccess;
+  if (Fault("optional_left") && *request == reinterpret_cast<void*>(uintptr_t{1})) {
+    return abi::kSuccess;
+  }
   *request = nullptr;
   if (comm.requests.size() == kMostRequests) return abi::kSuccess;
   if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
@@ -284,10 +290,7 @@ Result Irecv(void* comm, int /*count*/, void** data, int* sizes, int* /*tags*/, 
 abi::NetV6 TableV6() {
   abi::NetV6 net{};
   net.name = "Naive";
-  net.init = [](abi::LogFunction log) {
-    log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
-    return Init();
-  };
+  net.init = &Init;
   net.devices = &Devices;
   net.get_properties = &GetProperties<abi::NetPropertiesV6>;
   net.listen = [](int, void* handle, void** comm) { return Listen(handle, comm); };
@@ -332,11 +335,12 @@ abi::NetV12 TableV12() {
   const abi::NetV8 v8 = TableV8();
   abi::NetV12 net{};
   net.name = v8.name;
-  net.init = [](void** context, uint64_t, abi::NetCommConfig*, abi::LogFunction,
+  net.init = [](void** context, uint64_t, abi::NetCommConfig*, abi::LogFunction log,
                 abi::NetProfilerCallback profiler) {
     *context = new int(0);
     void* event = nullptr;
-    return profiler(&event, 0, nullptr, 0, nullptr) == abi::kSuccess ? Init() : abi::kInternalError;
+    return profiler(&event, 0, nullptr, 0, nullptr) == abi::kSuccess ? Init(log)
+                                                                     : abi::kInternalError;
   };
   net.finalize = [](void* context) {
     delete static_cast<int*>(context);
