@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
 // What NCCL would take for a request, from v9 on.
 INSTANTIATE_TEST_SUITE_P(OptionalCompletion, FaultsTest,
                          ::testing::Values(Case{
-                             "request_unset", "irecv left the request as it was",
+                             "optional_left", "irecv left the request as it was",
                              "transfer --fork --sizes 4K --messages 40 --optional-completion "
                              "--interface 12"}));
 #endif
