@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"close_fails", "closeSend returned internal error"},
         Case{"writes_after_close", "was written to after its connection was closed",
              "transfer --fork --sizes 4K --messages 40 --close-in-flight --window 4"},
-        Case{"crash", "was ended by signal 11"}, Case{"exit", "ended with status 0"}),
+        Case{"crash", "was ended by signal 6"}, Case{"exit", "ended with status 0"}),
     [](const auto& instance) { return std::string(instance.param.fault); });
 
 #ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES

@@ -205,7 +205,7 @@ Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   *request = nullptr;
   if (comm.requests.size() == kMostRequests) return abi::kSuccess;
   if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
-  if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGSEGV);
+  if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGABRT);
   if (Fault("exit") && comm.posted == kFaultyMessage) _exit(0);
   auto own = std::make_unique<Request>();
   own->comm = &comm;
@@ -253,13 +253,16 @@ Result Test(void* opaque, int* done, int* sizes) {
   return abi::kSuccess;
 }
 
+// The race is the fault.
+__attribute__((no_sanitize("thread"))) void WriteLate(volatile unsigned char* data) {
+  poll(nullptr, 0, 50);
+  *data = 1;
+}
+
 Result Close(void* opaque) {
   auto* const comm = static_cast<Comm*>(opaque);
   if (Fault("writes_after_close") && !comm->sends && !comm->queue.empty()) {
-    std::thread([data = comm->queue.front()->data] {
-      poll(nullptr, 0, 50);
-      *data ^= 1;
-    }).detach();
+    std::thread(&WriteLate, comm->queue.front()->data).detach();
   }
   delete comm;
   return Fault("close_fails") ? abi::kInternalError : abi::kSuccess;

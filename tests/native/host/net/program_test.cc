@@ -34,10 +34,10 @@ TEST_F(NetHostTest, TransfersEverySizeBothWays) {
 }
 
 TEST_F(NetHostTest, TransfersEmptyAndLargeMessages) {
-  const Outcome outcome = RunNaive("transfer --fork --sizes 0,1,64M,0 --messages 4 --window 4");
+  const Outcome outcome = RunNaive("transfer --fork --sizes 0,1,16M,0 --messages 4 --window 4");
   ExpectMessages(outcome, 4);
   EXPECT_EQ(NumberOf(outcome.report.Find("ranks")->AsArray()->front(), "sent", "bytes"),
-            (64 << 20) + 1);
+            (16 << 20) + 1);
 }
 
 TEST_F(NetHostTest, FewerAreOutstandingWhereMemoryDoesNotAllowMore) {
@@ -138,14 +138,38 @@ TEST_F(NetHostTest, ADisturbanceThatComesTooLateIsSaid) {
       << outcome.output;
 }
 
-TEST_F(NetHostTest, TwoProcessesMeet) {
-  const std::string common =
-      " transfer --messages 20 --timeout 20 --plugin " NAIVE_NET_PLUGIN " --rendezvous ";
+// Both ranks of a run that meet there; the status is rank 0's, or rank 1's where that is another.
+Outcome RunBoth(const std::string& arguments, const std::string& place) {
+  const std::string command = NET_HOST " " + arguments +
+                              " --plugin " NAIVE_NET_PLUGIN " --rendezvous " + place + " --rank ";
+  return RunCommand(command + "1 & " + command + "0; status=$?; wait $! && exit $status");
+}
+
+TEST_F(NetHostTest, TwoProcessesMeetAtAPort) {
   const std::string port = std::to_string(20000 + getpid() % 10000);
-  const std::string program = NET_HOST;
-  const Outcome outcome = RunCommand(program + common + port + " --rank 1 & " + program + common +
-                                     port + " --rank 0; status=$?; wait $! && exit $status");
-  ExpectMessages(outcome, 20);
+  ExpectMessages(RunBoth("transfer --messages 20 --timeout 20", port), 20);
+}
+
+TEST_F(NetHostTest, TwoProcessesMeetAtAPath) {
+  const std::string path = ::testing::TempDir() + "net_host_" + std::to_string(getpid());
+  ExpectMessages(RunBoth("transfer --messages 20 --timeout 20", path), 20);
+  EXPECT_NE(access(path.c_str(), F_OK), 0);
+}
+
+TEST_F(NetHostTest, APeerThatWasMetCanBeKilled) {
+  const std::string path = ::testing::TempDir() + "net_host_" + std::to_string(getpid());
+  const Outcome outcome = RunBoth("throughput --slice 64K --kill-after 100 --seconds 60", path);
+  EXPECT_EQ(outcome.status, 128 + 9) << outcome.output;
+  ASSERT_NE(outcome.report.Find("peer_lost"), nullptr) << outcome.output;
+  EXPECT_EQ(*outcome.report.Find("peer_lost")->Find("result")->AsString(), "remote error");
+}
+
+TEST_F(NetHostTest, NobodyIsMet) {
+  const Outcome outcome = RunNaive("idle --rendezvous /nonexistent/socket --rank 1 --timeout 1");
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_NE(outcome.output.find("was not met at /nonexistent/socket: cannot connect"),
+            std::string::npos)
+      << outcome.output;
 }
 
 TEST_F(NetHostTest, LogLinesArePrintedWhenAskedFor) {
