@@ -168,8 +168,9 @@ bool Endpoint::AcceptOnce() {
     }
     // NCCL accepts one connection of a listener, and closes it at once.
     const abi::Result closed = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
-    if (closed != abi::kSuccess)
+    if (closed != abi::kSuccess) {
       return stage_.PluginError(connection.Name(), "closeListen", closed);
+    }
   }
   return left;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccltune-net-host: moves messages through any net plugin, called as NCCL calls it.
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

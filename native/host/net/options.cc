@@ -79,8 +79,9 @@ Rank 0 prints one line of JSON. Exit status: 0 ok, 1 the plugin failed (one line
 
 std::optional<uint64_t> ParseBytes(std::string_view text) {
   uint64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const std::from_chars_result result = std::from_chars(text.data(), last, value);
+  const char* const first = text.data();
+  const char* const last = first + text.size();
+  const std::from_chars_result result = std::from_chars(first, last, value);
   if (result.ec != std::errc()) return std::nullopt;
   const std::string_view unit(result.ptr, static_cast<size_t>(last - result.ptr));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
@@ -173,8 +174,9 @@ class Reader {
   template <typename Number>
   bool ReadNumber(std::string_view name, std::string_view text, Number low, Number high,
                   Number* out) {
-    const char* const last = text.data() + text.size();
-    const std::from_chars_result result = std::from_chars(text.data(), last, *out);
+    const char* const first = text.data();
+    const char* const last = first + text.size();
+    const std::from_chars_result result = std::from_chars(first, last, *out);
     if (result.ec == std::errc() && result.ptr == last && *out >= low && *out <= high) return true;
     return Fail(std::string(name) + ": '" + std::string(text) + "' is no number from " +
                 std::to_string(low) + " to " + std::to_string(high));
@@ -238,8 +240,9 @@ class Reader {
     }
     if (name == "--messages") return ReadNumber<uint64_t>(name, value, 1, kAny, &options_.messages);
     if (name == "--seed") return ReadNumber<uint64_t>(name, value, 0, kAny, &options_.seed);
-    if (name == "--receive-slack")
+    if (name == "--receive-slack") {
       return ReadSize(name, value, 0, kLargestMessage, &options_.slack);
+    }
     if (name == "--slice") return ReadSize(name, value, 1, kLargestMessage, &options_.slice);
     if (name == "--memory") return ReadSize(name, value, 1, kAny, &options_.memory);
     if (name == "--seconds") return ReadNumber(name, value, 0.0, 3600.0, &options_.seconds);
@@ -279,8 +282,9 @@ class Reader {
     if (options_.plugin.empty()) return Fail("--plugin is missing");
     if (options_.list_symbols) return true;
     if (!has_mode_) return Fail("the mode is missing: transfer, pingpong, throughput or idle");
-    if (options_.fork != options_.rendezvous.empty())
+    if (options_.fork != options_.rendezvous.empty()) {
       return Fail("give one of --fork and --rendezvous");
+    }
     const bool loses_peer = options_.kill_after_ms >= 0 || options_.stop_after_ms >= 0;
     if (loses_peer && !options_.fork && !IsPath(options_.rendezvous)) {
       return Fail("--kill-after and --stop-after need --fork, or a path to meet at");

@@ -80,14 +80,18 @@ std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, 
     *error = "the path is too long for a socket";
     return nullptr;
   }
+  const auto fail = [error](const char* what) {
+    *error = std::string(what) + ": " + std::strerror(errno);
+    return nullptr;
+  };
   if (listens) {
     Socket listener(place.Stream());
+    if (listener.get() < 0) return fail("no socket");
     const int one = 1;
     setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(listener.get(), place.address(), place.length) != 0 ||
         listen(listener.get(), 1) != 0) {
-      *error = std::string("cannot listen: ") + std::strerror(errno);
-      return nullptr;
+      return fail("cannot listen");
     }
     pollfd waiting{listener.get(), POLLIN, 0};
     const int fd = poll(&waiting, 1, timeout_ms) == 1
@@ -101,13 +105,11 @@ std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, 
   const int64_t until = NowNs() + kMs * timeout_ms;
   for (;;) {
     Socket socket(place.Stream());
+    if (socket.get() < 0) return fail("no socket");
     if (connect(socket.get(), place.address(), place.length) == 0) {
       return std::unique_ptr<PeerLink>(new PeerLink(socket.Release()));
     }
-    if (NowNs() > until) {
-      *error = std::string("cannot connect: ") + std::strerror(errno);
-      return nullptr;
-    }
+    if (NowNs() > until) return fail("cannot connect");
     poll(nullptr, 0, kRetryMs);
   }
 }

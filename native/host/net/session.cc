@@ -162,12 +162,12 @@ bool Session::PrintReport() {
   const json::Value* const latencies = own_.Find("latencies");
   line.Set("latencies", latencies == nullptr ? json::Value() : *latencies);
   json::Value lost;
-  if (stage_.loss()) {
-    lost.Set("call", stage_.loss()->call);
-    lost.Set("result", stage_.loss()->result);
+  if (const std::optional<Loss>& loss = stage_.loss()) {
+    lost.Set("call", loss->call);
+    lost.Set("result", loss->result);
     if (stage_.peer_disturbed()) {
-      lost.Set("after_s", Rounded(1e-9 * static_cast<double>(stage_.loss()->at_ns -
-                                                             stage_.disturbed_at_ns())));
+      lost.Set("after_s",
+               Rounded(1e-9 * static_cast<double>(loss->at_ns - stage_.disturbed_at_ns())));
     }
   }
   line.Set("peer_lost", std::move(lost));
