@@ -112,6 +112,7 @@ sockaddr_in Loopback(uint16_t port) {
 
 Result Init(abi::LogFunction log) {
   log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
+  log(abi::kLogWarn, 0x10, __FILE__, __LINE__, "naive is %s", "naive");
   return Fault("init_fails") ? abi::kSystemError : abi::kSuccess;
 }
 

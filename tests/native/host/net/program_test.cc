@@ -93,7 +93,7 @@ TEST_F(NetHostTest, PingPongTellsLatencies) {
 
 TEST_F(NetHostTest, ThroughputCountsWhatArrives) {
   const Outcome outcome =
-      RunNaive("throughput --fork --connections 2 --slice 64K --seconds 0.3 --warm-up 0.1 --check");
+      RunNaive("throughput --fork --connections 2 --slice 64K --seconds 0.5 --warm-up 0.1 --check");
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_GT(NumberOf(outcome.report, "gb_per_s", "forward"), 0);
   EXPECT_GT(NumberOf(outcome.report, "gb_per_s", "backward"), 0);
@@ -115,7 +115,7 @@ TEST_F(NetHostTest, AKilledPeerIsReported) {
 TEST_F(NetHostTest, APeerThatIsStoppedForGoodIsMissed) {
   // The tests' plugin knows no timeout.
   const Outcome outcome =
-      RunNaive("throughput --fork --slice 64K --stop-after 100 --seconds 60 --timeout 1");
+      RunNaive("throughput --fork --slice 64K --stop-after 100 --seconds 60 --timeout 3");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.output.find("rank 1 is gone, and the plugin reports no error"),
             std::string::npos)
@@ -176,6 +176,16 @@ TEST_F(NetHostTest, LogLinesArePrintedWhenAskedFor) {
   EXPECT_NE(RunNaive("idle --fork --seconds 0 --log").output.find("plugin INFO: naive init"),
             std::string::npos);
   EXPECT_EQ(RunNaive("idle --fork --seconds 0").output.find("naive init"), std::string::npos);
+}
+
+TEST_F(NetHostTest, WarningsAreReported) {
+  const Outcome outcome = RunNaive("idle --fork --seconds 0");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  for (const json::Value& rank : *outcome.report.Find("ranks")->AsArray()) {
+    const json::Value::Array& warnings = *rank.Find("warnings")->AsArray();
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_EQ(*warnings[0].AsString(), "naive is naive");
+  }
 }
 
 TEST_F(NetHostTest, TheInterfaceIsTheNewestOrTheOneAskedFor) {
