@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "host/net/interface_structs.h"
 #include "host/net/support.h"
 
 namespace nccltune::host::net {
@@ -188,19 +189,35 @@ TEST_F(NetHostTest, WarningsAreReported) {
   }
 }
 
-TEST_F(NetHostTest, TheInterfaceIsTheNewestOrTheOneAskedFor) {
-  const Outcome newest = RunNaive("idle --fork --seconds 0");
-  ASSERT_EQ(newest.status, 0) << newest.output;
-  EXPECT_GE(*newest.report.Find("interface")->AsInt(), 8);
-  const Outcome oldest = RunNaive("idle --fork --seconds 0 --interface 6");
-  ASSERT_EQ(oldest.status, 0) << oldest.output;
-  EXPECT_EQ(*oldest.report.Find("interface")->AsInt(), 6);
+#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
+constexpr int kInterfaces[] = {12, 11, 10, 9, 8, 7, 6};
+#else
+constexpr int kInterfaces[] = {8, 6};
+#endif
+
+TEST_F(NetHostTest, EveryInterfaceMovesMessages) {
+  for (const int interface : kInterfaces) {
+    const Outcome outcome =
+        RunNaive("transfer --fork --messages 20 --connections 2 --communicators 2 --interface " +
+                 std::to_string(interface));
+    ExpectMessages(outcome, 40);
+    EXPECT_EQ(*outcome.report.Find("interface")->AsInt(), interface);
+    for (const json::Value& rank : *outcome.report.Find("ranks")->AsArray()) {
+      EXPECT_EQ(*rank.Find("profiler_calls")->AsInt(), interface >= 11 ? 2 : 0) << interface;
+    }
+  }
+}
+
+TEST_F(NetHostTest, TheNewestInterfaceIsTaken) {
+  const Outcome outcome = RunNaive("idle --fork --seconds 0");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(*outcome.report.Find("interface")->AsInt(), kInterfaces[0]);
 }
 
 TEST_F(NetHostTest, AnInterfaceThatIsMissingIsSaid) {
-  const Outcome outcome = RunNaive("idle --fork --interface 7");
+  const Outcome outcome = RunCommand(NET_HOST " idle --fork --interface 6 --plugin " PACE);
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_NE(outcome.output.find("exports no ncclNetPlugin_v7"), std::string::npos)
+  EXPECT_NE(outcome.output.find("exports no ncclNetPlugin_v6"), std::string::npos)
       << outcome.output;
 }
 
