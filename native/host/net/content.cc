@@ -48,6 +48,7 @@ uint64_t Content::SizeOf(uint64_t sequence) const {
 }
 
 void Content::Fill(uint64_t sequence, void* data, uint64_t bytes) const {
+  if (bytes == 0) return;
   const uint64_t key = KeyOf(sequence);
   auto* out = static_cast<unsigned char*>(data);
   uint64_t index = 0;
@@ -60,6 +61,7 @@ void Content::Fill(uint64_t sequence, void* data, uint64_t bytes) const {
 }
 
 bool Content::Matches(uint64_t sequence, const void* data, uint64_t bytes) const {
+  if (bytes == 0) return true;
   const uint64_t key = KeyOf(sequence);
   const auto* in = static_cast<const unsigned char*>(data);
   uint64_t index = 0;

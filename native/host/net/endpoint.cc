@@ -9,8 +9,6 @@
 namespace nccltune::host::net {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;  // NCCL_MAX_NET_SIZE_BYTES
 
 }  // namespace
@@ -170,8 +168,9 @@ bool Endpoint::AcceptOnce() {
     }
     // NCCL accepts one connection of a listener, and closes it at once.
     const abi::Result closed = plugin_->CloseListen(std::exchange(listener.comm, nullptr));
-    if (closed != abi::kSuccess)
+    if (closed != abi::kSuccess) {
       return stage_.PluginError(connection.Name(), "closeListen", closed);
+    }
   }
   return left;
 }

@@ -13,7 +13,6 @@
 namespace nccltune::host::net {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
 constexpr unsigned kPassesPerLook = 256;
 
 double CpuSeconds(int who) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccltune-net-host: moves messages through any net plugin, called as NCCL calls it.
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -128,13 +128,23 @@ int RunBoth(const Options& options) {
 int RunOne(const Options& options) {
   std::string error;
   std::unique_ptr<PeerLink> link =
-      PeerLink::Meet(options.rank == 0, options.port, 1000 * options.timeout_s, &error);
+      PeerLink::Meet(options.rank == 0, options.rendezvous, 1000 * options.timeout_s, &error);
   if (link == nullptr) {
-    std::fprintf(stderr, "error: the other process was not met on port %d: %s\n", options.port,
-                 error.c_str());
+    std::fprintf(stderr, "error: the other process was not met at %s: %s\n",
+                 options.rendezvous.c_str(), error.c_str());
     return kCannotRun;
   }
-  const int status = RunRank(options, options.rank, std::move(link), 0);
+  const bool disturbs =
+      options.rank == 0 && (options.kill_after_ms >= 0 || options.stop_after_ms >= 0);
+  const pid_t peer = disturbs ? link->peer_process() : 0;
+  if (disturbs && peer == 0) {
+    std::fputs("error: the other process cannot be seen from here, nor killed or stopped\n",
+               stderr);
+    return kCannotRun;
+  }
+  const int status = RunRank(options, options.rank, std::move(link), peer);
+  // Where it was stopped for good, or the run failed before it was to go on.
+  if (peer != 0 && (status != kOk || options.continue_after_ms < 0)) kill(peer, SIGKILL);
   if (status == kPeerVanished) {
     std::fputs("error: the other process ended in the middle\n", stderr);
     return kFailed;

@@ -17,7 +17,7 @@ constexpr std::string_view kHelp =
 NCCL and without a GPU
 
 usage: nccltune-net-host MODE --plugin PATH --fork [options]
-       nccltune-net-host MODE --plugin PATH --rendezvous PORT --rank 0|1 [options]
+       nccltune-net-host MODE --plugin PATH --rendezvous PORT|PATH --rank 0|1 [options]
        nccltune-net-host --list-symbols --plugin PATH
 
 modes
@@ -36,7 +36,8 @@ the plugin
 
 the other process
   --fork                   start it
-  --rendezvous PORT        meet it on 127.0.0.1; both get the same options and a --rank
+  --rendezvous PORT|PATH   meet it on a port of 127.0.0.1 or, from any network namespace, at a socket
+                           of that path (with a '/'); both get the same options and a --rank
 
 what is moved
   --connections N          in each direction (default: 1)
@@ -64,7 +65,8 @@ how the plugin is called
   --connect-delay MS       accept is called for that long before anyone connects
   --accept-delay MS        and the other way round
   --close-in-flight        close with requests outstanding
-  --kill-after MS          kill rank 1; its peer's plugin must report an error (needs --fork)
+  --kill-after MS          kill rank 1; its peer's plugin must report an error (needs --fork
+                           or a PATH)
   --stop-after MS          stop rank 1 ...
   --continue-after MS      ... and let it go on that much later; else an error must be reported
   --timeout S              without progress, or in one call (default: 60)
@@ -77,8 +79,9 @@ Rank 0 prints one line of JSON. Exit status: 0 ok, 1 the plugin failed (one line
 
 std::optional<uint64_t> ParseBytes(std::string_view text) {
   uint64_t value = 0;
-  const char* const last = text.data() + text.size();
-  const std::from_chars_result result = std::from_chars(text.data(), last, value);
+  const char* const first = text.data();
+  const char* const last = first + text.size();
+  const std::from_chars_result result = std::from_chars(first, last, value);
   if (result.ec != std::errc()) return std::nullopt;
   const std::string_view unit(result.ptr, static_cast<size_t>(last - result.ptr));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
@@ -171,8 +174,9 @@ class Reader {
   template <typename Number>
   bool ReadNumber(std::string_view name, std::string_view text, Number low, Number high,
                   Number* out) {
-    const char* const last = text.data() + text.size();
-    const std::from_chars_result result = std::from_chars(text.data(), last, *out);
+    const char* const first = text.data();
+    const char* const last = first + text.size();
+    const std::from_chars_result result = std::from_chars(first, last, *out);
     if (result.ec == std::errc() && result.ptr == last && *out >= low && *out <= high) return true;
     return Fail(std::string(name) + ": '" + std::string(text) + "' is no number from " +
                 std::to_string(low) + " to " + std::to_string(high));
@@ -229,11 +233,16 @@ class Reader {
       options_.plugin = value;
       return !value.empty() || Fail("--plugin: the path is empty");
     }
-    if (name == "--rendezvous") return ReadNumber<uint16_t>(name, value, 1, 65535, &options_.port);
+    if (name == "--rendezvous") {
+      options_.rendezvous = value;
+      uint16_t port = 0;
+      return IsPath(value) || ReadNumber<uint16_t>(name, value, 1, 65535, &port);
+    }
     if (name == "--messages") return ReadNumber<uint64_t>(name, value, 1, kAny, &options_.messages);
     if (name == "--seed") return ReadNumber<uint64_t>(name, value, 0, kAny, &options_.seed);
-    if (name == "--receive-slack")
+    if (name == "--receive-slack") {
       return ReadSize(name, value, 0, kLargestMessage, &options_.slack);
+    }
     if (name == "--slice") return ReadSize(name, value, 1, kLargestMessage, &options_.slice);
     if (name == "--memory") return ReadSize(name, value, 1, kAny, &options_.memory);
     if (name == "--seconds") return ReadNumber(name, value, 0.0, 3600.0, &options_.seconds);
@@ -273,9 +282,13 @@ class Reader {
     if (options_.plugin.empty()) return Fail("--plugin is missing");
     if (options_.list_symbols) return true;
     if (!has_mode_) return Fail("the mode is missing: transfer, pingpong, throughput or idle");
-    if (options_.fork == (options_.port != 0)) return Fail("give one of --fork and --rendezvous");
+    if (options_.fork != options_.rendezvous.empty()) {
+      return Fail("give one of --fork and --rendezvous");
+    }
     const bool loses_peer = options_.kill_after_ms >= 0 || options_.stop_after_ms >= 0;
-    if (loses_peer && !options_.fork) return Fail("--kill-after and --stop-after need --fork");
+    if (loses_peer && !options_.fork && !IsPath(options_.rendezvous)) {
+      return Fail("--kill-after and --stop-after need --fork, or a path to meet at");
+    }
     if (loses_peer && options_.mode != Mode::kThroughput && options_.mode != Mode::kTransfer) {
       return Fail("--kill-after and --stop-after go with transfer and throughput");
     }
@@ -310,6 +323,8 @@ class Reader {
 };
 
 }  // namespace
+
+bool IsPath(std::string_view rendezvous) { return rendezvous.find('/') != std::string_view::npos; }
 
 std::string_view ModeName(Mode mode) {
   static constexpr std::array<std::string_view, 4> kNames = {"transfer", "pingpong", "throughput",

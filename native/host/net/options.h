@@ -29,7 +29,7 @@ struct Options {
   // How the other process is met.
   bool fork = false;
   int rank = 0;
-  uint16_t port = 0;
+  std::string rendezvous;  // a port of 127.0.0.1, or a path of a socket; empty: by fork
 
   // What is moved.
   int connections = 1;
@@ -66,6 +66,9 @@ struct Options {
 
 // Round trips of each size that are not counted.
 inline uint64_t WarmUpTrips(const Options& options) { return 10 + options.messages / 10; }
+
+// Whether the two meet at a socket in the file system.
+bool IsPath(std::string_view rendezvous);
 
 std::string_view ModeName(Mode mode);
 

@@ -5,13 +5,15 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
-#include "host/net/verdict.h"
+#include "host/net/clock.h"
+#include "host/net/options.h"
 
 namespace nccltune::host::net {
 namespace {
@@ -35,7 +37,32 @@ class Socket {
   int fd_;
 };
 
-int Stream() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+struct Place {
+  sockaddr_storage storage = {};
+  socklen_t length = 0;
+
+  const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int Stream() const { return socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+};
+
+bool FindPlace(const std::string& name, Place* place) {
+  if (!IsPath(name)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(name)));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::memcpy(&place->storage, &address, sizeof address);
+    place->length = sizeof address;
+    return true;
+  }
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (name.size() >= sizeof address.sun_path) return false;
+  name.copy(address.sun_path, name.size());
+  std::memcpy(&place->storage, &address, sizeof address);
+  place->length = sizeof address;
+  return true;
+}
 
 }  // namespace
 
@@ -46,41 +73,52 @@ std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> PeerLink::Pair()
           std::unique_ptr<PeerLink>(new PeerLink(fds[1]))};
 }
 
-std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, uint16_t port, int timeout_ms,
+std::unique_ptr<PeerLink> PeerLink::Meet(bool listens, const std::string& name, int timeout_ms,
                                          std::string* error) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const auto* const where = reinterpret_cast<const sockaddr*>(&address);
+  Place place;
+  if (!FindPlace(name, &place)) {
+    *error = "the path is too long for a socket";
+    return nullptr;
+  }
+  const auto fail = [error](const char* what) {
+    *error = std::string(what) + ": " + std::strerror(errno);
+    return nullptr;
+  };
   if (listens) {
-    Socket listener(Stream());
+    Socket listener(place.Stream());
+    if (listener.get() < 0) return fail("no socket");
     const int one = 1;
     setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(listener.get(), where, sizeof address) != 0 || listen(listener.get(), 1) != 0) {
-      *error = std::string("cannot listen: ") + std::strerror(errno);
-      return nullptr;
+    if (bind(listener.get(), place.address(), place.length) != 0 ||
+        listen(listener.get(), 1) != 0) {
+      return fail("cannot listen");
     }
     pollfd waiting{listener.get(), POLLIN, 0};
     const int fd = poll(&waiting, 1, timeout_ms) == 1
                        ? accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)
                        : -1;
+    if (IsPath(name)) unlink(name.c_str());
     if (fd >= 0) return std::unique_ptr<PeerLink>(new PeerLink(fd));
     *error = "nobody came";
     return nullptr;
   }
-  const int64_t until = NowNs() + int64_t{1'000'000} * timeout_ms;
+  const int64_t until = NowNs() + kMs * timeout_ms;
   for (;;) {
-    Socket socket(Stream());
-    if (connect(socket.get(), where, sizeof address) == 0) {
+    Socket socket(place.Stream());
+    if (socket.get() < 0) return fail("no socket");
+    if (connect(socket.get(), place.address(), place.length) == 0) {
       return std::unique_ptr<PeerLink>(new PeerLink(socket.Release()));
     }
-    if (NowNs() > until) {
-      *error = std::string("cannot connect: ") + std::strerror(errno);
-      return nullptr;
-    }
+    if (NowNs() > until) return fail("cannot connect");
     poll(nullptr, 0, kRetryMs);
   }
+}
+
+pid_t PeerLink::peer_process() const {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const bool known = getsockopt(fd_, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  return known && peer.pid > 0 ? peer.pid : 0;
 }
 
 PeerLink::~PeerLink() { close(fd_); }

@@ -3,6 +3,8 @@
 #ifndef NCCLTUNE_HOST_NET_PEER_LINK_H_
 #define NCCLTUNE_HOST_NET_PEER_LINK_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -29,14 +31,18 @@ class PeerLink {
  public:
   // Both ends of one link.
   static std::pair<std::unique_ptr<PeerLink>, std::unique_ptr<PeerLink>> Pair();
-  // Over TCP on 127.0.0.1: one side listens, the other one tries until `timeout_ms` is over. Null
+  // At a port of 127.0.0.1, or at a socket of that path in the file system, which is reached from
+  // every network namespace. One side listens, the other one tries until `timeout_ms` is over. Null
   // and *error if nobody is met.
-  static std::unique_ptr<PeerLink> Meet(bool listens, uint16_t port, int timeout_ms,
+  static std::unique_ptr<PeerLink> Meet(bool listens, const std::string& place, int timeout_ms,
                                         std::string* error);
 
   ~PeerLink();
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
+
+  // Of the peer that was met at a path, as this process sees it; else 0.
+  pid_t peer_process() const;
 
   // False when the peer is gone.
   bool Say(Word word, std::string_view text = {});

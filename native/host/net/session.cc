@@ -8,11 +8,14 @@
 #include <optional>
 #include <string>
 
+#include "host/plugin_log.h"
+
 namespace nccltune::host::net {
 namespace {
 
 constexpr int kSchemaVersion = 1;
 constexpr int kLateWriteMs = 200;
+constexpr size_t kMostWarnings = 50;
 
 // To a millionth of a unit, more than any of this is worth.
 json::Value Rounded(double value) { return std::round(1e6 * value) / 1e6; }
@@ -37,6 +40,17 @@ json::Value DeviceValue(int index, const NetProperties& properties) {
   for (const int member : properties.members) members.Append(member);
   value.Set("members", std::move(members));
   return value;
+}
+
+// The plugin's warnings in this process, the first of them.
+json::Value Warnings() {
+  json::Value warnings = json::Value::EmptyArray();
+  for (const LogLine& line : plugin_log::Take().lines) {
+    if (line.level != abi::kLogWarn) continue;
+    if (warnings.AsArray()->size() == kMostWarnings) break;
+    warnings.Append(line.text);
+  }
+  return warnings;
 }
 
 const json::Value* Member(const json::Value& value, const char* first, const char* second) {
@@ -100,8 +114,8 @@ bool Session::Round() {
   head_.Set("sizes", options.sizes_text);
   head_.Set("order", options.random_order ? "random" : "oldest");
   head_.Set("rounds", options.rounds);
-  own_ = OwnReport();
   if (!endpoint_->Shut()) return false;
+  own_ = OwnReport();
   exchange_.reset();
   endpoint_.reset();
   return stage_.peer_disturbed() || stage_.Barrier();
@@ -137,6 +151,7 @@ json::Value Session::OwnReport() const {
   value.Set("progress_cpu_s", Rounded(measured.progress_cpu_seconds));
   value.Set("outstanding_at_close", static_cast<int64_t>(exchange_->outstanding()));
   value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
+  value.Set("warnings", Warnings());
   value.Set("latencies", measured.latencies);
   return value;
 }
@@ -162,12 +177,12 @@ bool Session::PrintReport() {
   const json::Value* const latencies = own_.Find("latencies");
   line.Set("latencies", latencies == nullptr ? json::Value() : *latencies);
   json::Value lost;
-  if (stage_.loss()) {
-    lost.Set("call", stage_.loss()->call);
-    lost.Set("result", stage_.loss()->result);
+  if (const std::optional<Loss>& loss = stage_.loss()) {
+    lost.Set("call", loss->call);
+    lost.Set("result", loss->result);
     if (stage_.peer_disturbed()) {
-      lost.Set("after_s", Rounded(1e-9 * static_cast<double>(stage_.loss()->at_ns -
-                                                             stage_.disturbed_at_ns())));
+      lost.Set("after_s",
+               Rounded(1e-9 * static_cast<double>(loss->at_ns - stage_.disturbed_at_ns())));
     }
   }
   line.Set("peer_lost", std::move(lost));

@@ -2,10 +2,10 @@
 #include "host/net/stage.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -20,8 +20,6 @@ namespace {
 constexpr int kLookMs = 200;
 constexpr int kDisturbLookMs = 5;
 constexpr int kLastWordMs = 2000;
-constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kSecond = 1'000'000'000;
 
 // A part's thread, and what is known of the call that it is in.
 struct Watched {
@@ -170,6 +168,7 @@ bool Stage::RunWatched(const std::vector<std::function<void()>>& parts, bool dis
         Fail(std::string(name) + " has not returned for " + std::to_string(options_.timeout_s) +
              " s");
         // The thread cannot be ended, nor what it uses be destroyed.
+        for (Watched& left : threads) left.thread.detach();
         _exit(Finish());
       }
     }

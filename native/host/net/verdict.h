@@ -3,21 +3,15 @@
 #ifndef NCCLTUNE_HOST_NET_VERDICT_H_
 #define NCCLTUNE_HOST_NET_VERDICT_H_
 
-#include <time.h>
-
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <utility>
 
-namespace nccltune::host::net {
+#include "host/net/clock.h"
 
-inline int64_t NowNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
-}
+namespace nccltune::host::net {
 
 class Verdict {
  public:

@@ -18,6 +18,7 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -110,7 +111,11 @@ sockaddr_in Loopback(uint16_t port) {
   return address;
 }
 
-Result Init() { return Fault("init_fails") ? abi::kSystemError : abi::kSuccess; }
+Result Init(abi::LogFunction log) {
+  log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
+  log(abi::kLogWarn, 0x10, __FILE__, __LINE__, "naive is %s", "naive");
+  return Fault("init_fails") ? abi::kSystemError : abi::kSuccess;
+}
 
 Result Devices(int* count) {
   *count = Fault("no_devices") ? 0 : 1;
@@ -196,10 +201,13 @@ Result RegMr(int type) {
 Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
   Comm& comm = *static_cast<Comm*>(opaque);
   if (Fault("request_unset") && comm.posted == kFaultyMessage) return abi::kSuccess;
+  if (Fault("optional_left") && *request == reinterpret_cast<void*>(uintptr_t{1})) {
+    return abi::kSuccess;
+  }
   *request = nullptr;
   if (comm.requests.size() == kMostRequests) return abi::kSuccess;
   if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
-  if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGSEGV);
+  if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGABRT);
   if (Fault("exit") && comm.posted == kFaultyMessage) _exit(0);
   auto own = std::make_unique<Request>();
   own->comm = &comm;
@@ -247,13 +255,16 @@ Result Test(void* opaque, int* done, int* sizes) {
   return abi::kSuccess;
 }
 
+// The race is the fault.
+__attribute__((no_sanitize("thread"))) void WriteLate(volatile unsigned char* data) {
+  poll(nullptr, 0, 50);
+  *data = 1;
+}
+
 Result Close(void* opaque) {
   auto* const comm = static_cast<Comm*>(opaque);
   if (Fault("writes_after_close") && !comm->sends && !comm->queue.empty()) {
-    std::thread([data = comm->queue.front()->data] {
-      poll(nullptr, 0, 50);
-      *data ^= 1;
-    }).detach();
+    std::thread(&WriteLate, comm->queue.front()->data).detach();
   }
   delete comm;
   return Fault("close_fails") ? abi::kInternalError : abi::kSuccess;
@@ -272,103 +283,103 @@ Result RegMrOf(void* /*comm*/, void* /*data*/, Size /*size*/, int type, void** /
 
 Result DeregMr(void* /*comm*/, void* /*mhandle*/) { return abi::kSuccess; }
 
-Result Isend(void* comm, void* data, int size, int /*tag*/, void* /*mhandle*/, void** request) {
-  return Post(comm, data, static_cast<uint64_t>(size), request);
+// Parameters of types that older interfaces lack are deduced.
+template <int kVersion, typename Net>
+void SetInit(Net* net) {
+  if constexpr (kVersion >= 11) {
+    net->init = [](void** context, uint64_t, auto*, abi::LogFunction log, auto profiler) {
+      *context = new int(0);
+      void* event = nullptr;
+      const Result result = profiler(&event, 0, nullptr, 0, nullptr);
+      return result == abi::kSuccess ? Init(log) : result;
+    };
+    net->finalize = [](void* context) {
+      delete static_cast<int*>(context);
+      return abi::kSuccess;
+    };
+  } else if constexpr (kVersion >= 10) {
+    net->init = [](abi::LogFunction log, auto) { return Init(log); };
+  } else {
+    net->init = &Init;
+  }
 }
 
-Result Irecv(void* comm, int /*count*/, void** data, int* sizes, int* /*tags*/, void** /*mhandles*/,
-             void** request) {
-  return Post(comm, data[0], static_cast<uint64_t>(sizes[0]), request);
+template <int kVersion, typename Net>
+void SetConnect(Net* net) {
+  if constexpr (kVersion >= 11) {
+    net->listen = [](void*, int, void* handle, void** comm) { return Listen(handle, comm); };
+    net->connect = [](void*, int, void* handle, void** comm, auto**) {
+      return Connect(handle, comm);
+    };
+  } else {
+    net->listen = [](int, void* handle, void** comm) { return Listen(handle, comm); };
+    if constexpr (kVersion >= 10) {
+      net->connect = [](int, auto*, void* handle, void** comm, auto**) {
+        return Connect(handle, comm);
+      };
+    } else if constexpr (kVersion >= 7) {
+      net->connect = [](int, void* handle, void** comm, auto**) { return Connect(handle, comm); };
+    } else {
+      net->connect = [](int, void* handle, void** comm) { return Connect(handle, comm); };
+    }
+  }
+  if constexpr (kVersion >= 7) {
+    net->accept = [](void* listener, void** comm, auto**) { return Accept(listener, comm); };
+  } else {
+    net->accept = &Accept;
+  }
 }
 
-abi::NetV6 TableV6() {
-  abi::NetV6 net{};
+template <int kVersion, typename Net>
+void SetPost(Net* net) {
+  using Size = std::conditional_t<kVersion >= 9, size_t, int>;
+  if constexpr (kVersion >= 10) {
+    net->isend = [](void* comm, void* data, Size size, int, void*, void*, void** request) {
+      return Post(comm, data, size, request);
+    };
+    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void**,
+                    void** request) { return Post(comm, data[0], sizes[0], request); };
+  } else {
+    net->isend = [](void* comm, void* data, Size size, int, void*, void** request) {
+      return Post(comm, data, static_cast<uint64_t>(size), request);
+    };
+    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void** request) {
+      return Post(comm, data[0], static_cast<uint64_t>(sizes[0]), request);
+    };
+  }
+}
+
+template <int kVersion, typename Net, typename Properties>
+Net Table() {
+  Net net{};
   net.name = "Naive";
-  net.init = [](abi::LogFunction log) {
-    log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
-    return Init();
-  };
+  SetInit<kVersion>(&net);
   net.devices = &Devices;
-  net.get_properties = &GetProperties<abi::NetPropertiesV6>;
-  net.listen = [](int, void* handle, void** comm) { return Listen(handle, comm); };
-  net.connect = [](int, void* handle, void** comm) { return Connect(handle, comm); };
-  net.accept = &Accept;
-  net.reg_mr = &RegMrOf<int>;
+  net.get_properties = &GetProperties<Properties>;
+  SetConnect<kVersion>(&net);
+  net.reg_mr = &RegMrOf<std::conditional_t<kVersion >= 8, size_t, int>>;
   net.dereg_mr = &DeregMr;
-  net.isend = &Isend;
-  net.irecv = &Irecv;
+  SetPost<kVersion>(&net);
   net.test = &Test;
   net.close_send = net.close_recv = &Close;
   net.close_listen = &CloseListen;
   return net;
 }
 
-abi::NetV8 TableV8() {
-  const abi::NetV6 v6 = TableV6();
-  abi::NetV8 net{};
-  net.name = v6.name;
-  net.init = v6.init;
-  net.devices = v6.devices;
-  net.get_properties = &GetProperties<abi::NetPropertiesV8>;
-  net.listen = v6.listen;
-  net.connect = [](int, void* handle, void** comm, abi::NetDeviceHandle**) {
-    return Connect(handle, comm);
-  };
-  net.accept = [](void* listener, void** comm, abi::NetDeviceHandle**) {
-    return Accept(listener, comm);
-  };
-  net.reg_mr = &RegMrOf<size_t>;
-  net.dereg_mr = v6.dereg_mr;
-  net.isend = v6.isend;
-  net.irecv = v6.irecv;
-  net.test = v6.test;
-  net.close_send = net.close_recv = v6.close_send;
-  net.close_listen = v6.close_listen;
-  return net;
-}
-
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
-abi::NetV12 TableV12() {
-  const abi::NetV8 v8 = TableV8();
-  abi::NetV12 net{};
-  net.name = v8.name;
-  net.init = [](void** context, uint64_t, abi::NetCommConfig*, abi::LogFunction,
-                abi::NetProfilerCallback profiler) {
-    *context = new int(0);
-    void* event = nullptr;
-    return profiler(&event, 0, nullptr, 0, nullptr) == abi::kSuccess ? Init() : abi::kInternalError;
-  };
-  net.finalize = [](void* context) {
-    delete static_cast<int*>(context);
-    return abi::kSuccess;
-  };
-  net.devices = v8.devices;
-  net.get_properties = &GetProperties<abi::NetPropertiesV12>;
-  net.listen = [](void*, int, void* handle, void** comm) { return Listen(handle, comm); };
-  net.connect = [](void*, int, void* handle, void** comm, abi::NetDeviceHandle**) {
-    return Connect(handle, comm);
-  };
-  net.accept = v8.accept;
-  net.reg_mr = v8.reg_mr;
-  net.dereg_mr = v8.dereg_mr;
-  net.isend = [](void* comm, void* data, size_t size, int, void*, void*, void** request) {
-    return Post(comm, data, size, request);
-  };
-  net.irecv = [](void* comm, int, void** data, size_t* sizes, int*, void**, void**,
-                 void** request) { return Post(comm, data[0], sizes[0], request); };
-  net.test = v8.test;
-  net.close_send = net.close_recv = v8.close_send;
-  net.close_listen = v8.close_listen;
-  return net;
-}
-#endif
-
 }  // namespace
 }  // namespace nccltune
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-EXPORTED const nccltune::abi::NetV6 ncclNetPlugin_v6 = nccltune::TableV6();
-EXPORTED const nccltune::abi::NetV8 ncclNetPlugin_v8 = nccltune::TableV8();
+#define EXPORTED(version)                                       \
+  extern "C" __attribute__((visibility("default")))             \
+  const nccltune::abi::NetV##version ncclNetPlugin_v##version = \
+      nccltune::Table<version, nccltune::abi::NetV##version,    \
+                      nccltune::abi::NetPropertiesV##version>()
+EXPORTED(6);
+EXPORTED(8);
 #ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
-EXPORTED const nccltune::abi::NetV12 ncclNetPlugin_v12 = nccltune::TableV12();
+EXPORTED(7);
+EXPORTED(9);
+EXPORTED(10);
+EXPORTED(11);
+EXPORTED(12);
 #endif
