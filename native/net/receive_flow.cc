@@ -127,7 +127,7 @@ int64_t ReceiveFlow::NextUpNs() const {
 ReceiveFlow::Step ReceiveFlow::Read(int64_t now_ns) {
   switch (at_) {
     case At::kHeld:
-      return Place(now_ns);
+      return Wait(now_ns);
     case At::kHeader:
       return readable_ ? ReadHeader(now_ns) : Step::kWait;
     case At::kBody:
@@ -219,19 +219,27 @@ ReceiveFlow::Step ReceiveFlow::Place(int64_t now_ns) {
   }
   stashing_ = false;
   if (place == Receiver::Place::kLater) {
-    if (at_ != At::kHeld) {
-      at_ = At::kHeld;
-      receiver_.Hold(true);
-      waiting_told_ns_ = now_ns;
-    }
-    if (!receiver_.starved(now_ns)) {
-      if (now_ns - waiting_told_ns_ < kTellWaitingNs) return Step::kWait;
-      waiting_told_ns_ = now_ns;
-      return SendNote({FrameType::kWaiting, 0}, now_ns) ? Step::kWait : Step::kDown;
-    }
-    stashing_ = true;
+    at_ = At::kHeld;
+    waiting_told_ns_ = now_ns;
+    // Who posts looks at it after he has told the number, we the other way round: one of us sees.
+    held_ = header_.request;
+    return Wait(now_ns);
   }
-  if (at_ == At::kHeld) receiver_.Hold(false);
+  at_ = At::kBody;
+  return Step::kMore;
+}
+
+// For the application to post what stands first here.
+ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
+  const bool posted = receiver_.posted() > header_.request;
+  if (!posted && !receiver_.starved(now_ns)) {
+    if (now_ns - waiting_told_ns_ < kTellWaitingNs) return Step::kWait;
+    waiting_told_ns_ = now_ns;
+    return SendNote({FrameType::kWaiting, 0}, now_ns) ? Step::kWait : Step::kDown;
+  }
+  held_ = kNone;
+  if (posted) return Place(now_ns);
+  stashing_ = true;
   at_ = At::kBody;
   return Step::kMore;
 }
@@ -244,7 +252,7 @@ bool ReceiveFlow::Acknowledge(int64_t now_ns) {
 }
 
 void ReceiveFlow::Reset() {
-  if (at_ == At::kHeld) receiver_.Hold(false);
+  held_ = kNone;
   at_ = At::kHeader;
   header_filled_ = 0;
   body_filled_ = 0;

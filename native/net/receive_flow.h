@@ -72,7 +72,11 @@ class Incoming : public Task {
 class ReceiveFlow final : public Incoming {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLRDHUP;
+  static constexpr uint64_t kNone = UINT64_MAX;
   using Incoming::Incoming;
+
+  // The request that this flow waits for to be posted.
+  uint64_t held() const { return held_.load(); }
 
  protected:
   bool WorkUp(int64_t now_ns) override;
@@ -87,6 +91,7 @@ class ReceiveFlow final : public Incoming {
   Step After(const Moved& moved, size_t wanted, int64_t now_ns);
   Step HeaderDone(int64_t now_ns);
   Step Place(int64_t now_ns);
+  Step Wait(int64_t now_ns);
   Step BodyDone(bool placed, size_t header_filled, int64_t now_ns);
   bool Acknowledge(int64_t now_ns);
 
@@ -104,6 +109,7 @@ class ReceiveFlow final : public Incoming {
   uint64_t frames_told_ = 0;
   uint64_t bytes_untold_ = 0;
   int64_t waiting_told_ns_ = 0;
+  std::atomic<uint64_t> held_ = kNone;
 };
 
 // The flow of small messages. The application's thread reads it, when it tests.

@@ -55,6 +55,7 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
     ReceiveSlot& slot = SlotOf(next_);
     if (held_requests_ == kMostRequests || slot.busy) return abi::kSuccess;
     slot.number = next_++;
+    posted_ = next_;
     slot.busy = true;
     slot.data = static_cast<std::byte*>(data);
     slot.capacity = bytes;
@@ -77,7 +78,9 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
     }
     stash_.erase(first, last);
   }
-  if (held_flows_.load() != 0) WakeAll();
+  for (const auto& flow : flows_) {
+    if (flow->held() == (*request)->number) flow->worker().Wake();
+  }
   return abi::kSuccess;
 }
 
@@ -196,18 +199,6 @@ bool Receiver::Stash(const DataHeader& header, std::vector<std::byte> bytes) {
   return true;
 }
 
-void Receiver::Hold(bool held) {
-  if (held) {
-    ++held_flows_;
-  } else {
-    --held_flows_;
-  }
-}
-
-void Receiver::WakeAll() {
-  for (const auto& flow : flows_) flow->worker().Wake();
-}
-
 void Receiver::FlowsChanged(int64_t now_ns, bool bye, const std::string& why) {
   bool up = express_->up();
   for (const auto& flow : flows_) up |= flow->up();
@@ -246,7 +237,7 @@ void Receiver::Fail(abi::Result result, const std::string& why) {
     surroundings_.log.Info(text);
   }
   error_ = result;
-  WakeAll();
+  for (const auto& flow : flows_) flow->worker().Wake();
 }
 
 }  // namespace nccltune::net

@@ -84,7 +84,8 @@ class Receiver {
   // Keeps a chunk of a request that is not posted. False: there is no room.
   bool Stash(const DataHeader& header, std::vector<std::byte> bytes);
 
-  void Hold(bool held);
+  // Requests with a smaller number are posted. Costs no lock.
+  uint64_t posted() const { return posted_.load(); }
   bool failed() const { return error_.load() != abi::kSuccess; }
   // A flow came up or went down. `bye`: the peer meant it.
   void FlowsChanged(int64_t now_ns, bool bye, const std::string& why);
@@ -99,7 +100,6 @@ class Receiver {
   void Mark(ReceiveSlot& slot, const DataHeader& header);
   void Settle(ReceiveSlot& slot);
   void Fail(abi::Result result, const std::string& why);
-  void WakeAll();
 
   Surroundings surroundings_;
   std::shared_ptr<Pool> pool_;
@@ -122,8 +122,8 @@ class Receiver {
   int64_t all_down_ns_ = 0;
   std::string down_why_;
 
-  std::atomic<size_t> waiting_ = 0;  // posted requests that are not complete
-  std::atomic<size_t> held_flows_ = 0;
+  alignas(kCacheLine) std::atomic<size_t> waiting_ = 0;  // posted requests that are not complete
+  alignas(kCacheLine) std::atomic<uint64_t> posted_ = 0;
   std::atomic<int64_t> arrived_ns_ = 0;
   std::atomic<abi::Result> error_ = abi::kSuccess;
 

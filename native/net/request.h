@@ -11,6 +11,9 @@ namespace nccltune::net {
 class Sender;
 class Receiver;
 
+// What several threads write should not share one with what others read.
+inline constexpr size_t kCacheLine = 64;
+
 // NCCL's limit for one connection (NCCL_NET_MAX_REQUESTS since 2.19).
 inline constexpr size_t kMostRequests = 32;
 // Messages that are complete for the application and not acknowledged yet need a place, too.

@@ -20,7 +20,7 @@ constexpr size_t kUnheard = 32;
 // Of requests after the oldest one, for what is late.
 constexpr uint64_t kLateWindow = 4;
 // Above this several threads together are sooner, though they have to be woken.
-constexpr size_t kMostDirectBytes = 256 << 10;
+constexpr size_t kMostDirectBytes = 64 << 10;
 
 }  // namespace
 

@@ -154,11 +154,12 @@ class Sender {
   int64_t all_down_ns_ = 0;  // since when no flow is up; 0: one is
   std::string down_why_;
 
-  std::atomic<uint64_t> pending_ = 0;
+  // Workers that look for work read these all the time.
+  alignas(kCacheLine) std::atomic<uint64_t> pending_ = 0;
   std::atomic<uint64_t> owing_ = 0;
   std::atomic<uint64_t> reclaims_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
-  std::atomic<abi::Result> error_ = abi::kSuccess;
+  alignas(kCacheLine) std::atomic<abi::Result> error_ = abi::kSuccess;
 
   std::vector<std::unique_ptr<SendFlow>> flows_;
   std::unique_ptr<ExpressOut> express_;
