@@ -81,7 +81,7 @@ abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
     const std::scoped_lock lock(mutex_);
     OweAgain(slot->number, 0);
   }
-  WakeOne();
+  WakeSome();
   return abi::kSuccess;
 }
 
@@ -154,7 +154,7 @@ std::optional<Sender::Taken> Sender::Take(SendFlow& flow, int64_t now_ns) {
     SendSlot& slot = SlotOf(taken->frame.number);
     slot.chunks[taken->frame.chunk].due_ns = flow.DueNs(taken->frame.mark);
   }
-  if (pending()) WakeOne();
+  if (pending()) WakeSome();
   return taken;
 }
 
@@ -284,7 +284,7 @@ void Sender::Owed(std::span<const Frame> frames) {
       OweAgain(frame.number, frame.chunk);
     }
   }
-  WakeOne();
+  WakeSome();
 }
 
 void Sender::OwedExpress(std::span<const uint64_t> numbers) {
@@ -292,7 +292,7 @@ void Sender::OwedExpress(std::span<const uint64_t> numbers) {
     const std::scoped_lock lock(mutex_);
     for (const uint64_t number : numbers) OweAgain(number, 0);
   }
-  WakeOne();
+  WakeSome();
 }
 
 void Sender::OweAgain(uint64_t number, uint32_t chunk) {
@@ -303,11 +303,12 @@ void Sender::OweAgain(uint64_t number, uint32_t chunk) {
   pending_ += length + 1;
 }
 
-void Sender::WakeOne() {
+void Sender::WakeSome() {
+  int woken = 0;
   for (const auto& flow : flows_) {
     if (!flow->up() || !flow->worker().asleep()) continue;
     flow->worker().Wake();
-    return;
+    if (++woken == 2) return;
   }
 }
 

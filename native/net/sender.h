@@ -127,7 +127,8 @@ class Sender {
   void OweAgain(uint64_t number, uint32_t chunk);
   void Settle(SendSlot& slot);
   void Free(SendSlot& slot);
-  void WakeOne();
+  // So many sleepers at once wake the rest in a few steps, and cost their waker little.
+  void WakeSome();
   void WakeAll();
   void Fail(abi::Result result, const std::string& why);
 
