@@ -23,7 +23,7 @@ struct Nic {
   Address address;
   std::string pci_path;  // its folder in sysfs; empty: virtual
   std::string driver;    // gve, ena, mlx5_core; empty: virtual
-  int speed_mbps = 0;    // as NCCL would take it: 10000 where the kernel does not say
+  int speed_mbps = 0;    // 10000 where the kernel does not say, as NCCL takes it
   int mtu = 0;
 };
 

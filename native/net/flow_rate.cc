@@ -11,7 +11,7 @@ constexpr double kNsPerS = 1e9;
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
 constexpr double kWeight = 0.25;
-constexpr uint64_t kSmallestTail = 32 << 10;
+constexpr uint64_t kSmallestTail = 128 << 10;
 
 }  // namespace
 

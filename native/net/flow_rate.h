@@ -10,7 +10,7 @@
 
 namespace nccltune::net {
 
-inline constexpr uint64_t kFullChunk = 256 << 10;
+inline constexpr uint64_t kFullChunk = 512 << 10;
 inline constexpr uint64_t kSmallestChunk = 8 << 10;
 
 class FlowRate {

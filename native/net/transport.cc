@@ -39,7 +39,7 @@ constexpr int kMostFlowsByDefault = 8;
 
 int Threads(const NetSettings& settings) {
   if (settings.threads != 0) return settings.threads;
-  return std::clamp(UsableCpus() / 4, kFewestThreads, kMostThreads);
+  return std::clamp(UsableCpus() / 2, kFewestThreads, kMostThreads);
 }
 
 // Connects that are under way, by the number that stands in their handle: what comes from a peer is
