@@ -33,8 +33,8 @@ std::string RealPath(const std::string& path) {
 
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// What a loopback moves on hosts of 32 and 64 cores. With 10 Gb/s NCCL would take half as many channels.
-constexpr int kLoopbackSpeedMbps = 400'000;
+// What a loopback moves on a host of 32 cores. With 10 Gb/s NCCL takes half as many channels.
+constexpr int kLoopbackSpeedMbps = 240'000;
 
 // Kernels say -1, 4294967295, nothing or an error where they do not know.
 int SpeedOf(const std::string& folder) {
