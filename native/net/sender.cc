@@ -25,7 +25,7 @@ constexpr size_t kMostDirectBytes = 64 << 10;
 }  // namespace
 
 Sender::Sender(Parts parts)
-    : surroundings_(std::move(parts.surroundings)),
+    : surroundings_(parts.surroundings),
       pool_(std::move(parts.pool)),
       device_(std::move(parts.device)),
       peer_(parts.dialers.front().peer().Name()),
