@@ -11,12 +11,12 @@
 
 namespace nccltune::net {
 
-// Bytes between two places where a request of `total` bytes may be cut: a power of two from 8 KiB to
-// 1 MiB.
+// Bytes between two places where a request of `total` bytes may be cut: a power of two from 8 KiB
+// to 1 MiB.
 uint64_t Granule(uint64_t total);
 
-// Whether `length` bytes at `offset` are a chunk of such a request: inside it, cut on the grid, and not
-// empty but where the request is.
+// Whether `length` bytes at `offset` are a chunk of such a request: inside it, cut on the grid, and
+// not empty but where the request is.
 bool OnGrid(uint64_t total, uint64_t offset, uint64_t length);
 
 // Which parts of one request have arrived. Chunks must be on the grid.

@@ -10,7 +10,7 @@ namespace nccltune::net {
 // Of one end of a connection.
 struct Counters {
   std::atomic<uint64_t> messages = 0;
-  std::atomic<uint64_t> bytes = 0;         // of messages
+  std::atomic<uint64_t> bytes = 0;           // of messages
   std::atomic<uint64_t> small_messages = 0;  // those of the express flow
   std::atomic<uint64_t> chunks = 0;
   std::atomic<uint64_t> sent_again = 0;    // chunks that a dead flow owed

@@ -19,7 +19,7 @@ struct Address {
 
 // A network interface of this host.
 struct Nic {
-  std::string name;      // eth0
+  std::string name;  // eth0
   Address address;
   std::string pci_path;  // its folder in sysfs; empty: virtual
   std::string driver;    // gve, ena, mlx5_core; empty: virtual
@@ -29,10 +29,10 @@ struct Nic {
 
 // What NCCL sees as a device: one NIC, or several as one.
 struct Device {
-  std::string name;      // unique; eth0, or eth0+eth1
+  std::string name;  // unique; eth0, or eth0+eth1
   std::string pci_path;
   uint64_t guid = 0;
-  int speed_mbps = 0;    // the sum
+  int speed_mbps = 0;  // the sum
   std::vector<Nic> nics;
   std::vector<int> members;  // devices that it was made of; itself for a plain one
 };

@@ -58,10 +58,9 @@ Dialer::State Dialer::Step(int64_t now_ns) {
   if (welcome->verdict == Verdict::kUnknownConnection) {
     return Fail(State::kNever, "the peer has closed this connection");
   }
-  return Fail(State::kNever, "the peer's wire format is release " +
-                                 std::to_string(welcome->release) + ", ours " +
-                                 std::to_string(kWireRelease) +
-                                 ": install one version of nccltune on all nodes");
+  return Fail(State::kNever,
+              "the peer's wire format is release " + std::to_string(welcome->release) + ", ours " +
+                  std::to_string(kWireRelease) + ": install one version of nccltune on all nodes");
 }
 
 Dialer::State Dialer::Fail(State state, std::string reason) {

@@ -106,9 +106,7 @@ bool Door::Work(int64_t now_ns) {
   return Look(now_ns);
 }
 
-int64_t Door::NextNs() const {
-  return somebody_ ? NowNs() + kLookNs : INT64_MAX;
-}
+int64_t Door::NextNs() const { return somebody_ ? NowNs() + kLookNs : INT64_MAX; }
 
 bool Door::Look(int64_t now_ns) {
   bool something = AcceptAll(now_ns);
@@ -121,9 +119,8 @@ bool Door::Look(int64_t now_ns) {
     strangers_.pop_back();
     something = true;
   }
-  std::erase_if(arriving_, [&](const auto& each) {
-    return now_ns - each.second.since_ns > kPartyLimitNs;
-  });
+  std::erase_if(arriving_,
+                [&](const auto& each) { return now_ns - each.second.since_ns > kPartyLimitNs; });
   somebody_ = !strangers_.empty() || !arriving_.empty();
   return something;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Listening sockets, and the strangers before them. Who knows the token comes in; who says nothing, or
-// something else, is dropped and counted, and nobody waits for him.
+// Listening sockets, and the strangers before them. Who knows the token comes in; who says nothing,
+// or something else, is dropped and counted, and nobody waits for him.
 #ifndef NCCLTUNE_NET_DOOR_H_
 #define NCCLTUNE_NET_DOOR_H_
 

@@ -18,9 +18,9 @@ class FlowRate {
   // What is to be remembered of a frame until it is acknowledged.
   struct Mark {
     int64_t sent_ns = 0;
-    uint64_t delivered = 0;     // when it was sent
-    int64_t delivered_ns = 0;   // when that was known
-    bool starved = false;       // there was nothing else to send
+    uint64_t delivered = 0;    // when it was sent
+    int64_t delivered_ns = 0;  // when that was known
+    bool starved = false;      // there was nothing else to send
   };
 
   Mark Sent(int64_t now_ns, uint64_t undelivered, bool starved);
@@ -46,8 +46,8 @@ class FlowRate {
   int64_t round_trip_since_ns_ = 0;
 };
 
-// Bytes of the next chunk for a flow of `rate` where the fastest has `fastest`, `pending` bytes wait and
-// the flows together have `together`: on `granule`, at least one of it.
+// Bytes of the next chunk for a flow of `rate` where the fastest has `fastest`, `pending` bytes
+// wait and the flows together have `together`: on `granule`, at least one of it.
 uint64_t ChunkFor(double rate, double fastest, double together, uint64_t pending, uint64_t granule);
 
 }  // namespace nccltune::net

@@ -9,8 +9,8 @@
 namespace nccltune::net {
 namespace {
 
-// Magic 4, release 2, family 1, addresses 1, token 16, addresses with ports (as in sockaddr, network
-// byte order), own 8 at the end. Both hosts are little-endian, as all that NCCL runs on.
+// Magic 4, release 2, family 1, addresses 1, token 16, addresses with ports (as in sockaddr,
+// network byte order), own 8 at the end. Both hosts are little-endian, as all that NCCL runs on.
 constexpr uint32_t kMagic = 0x486e544eU;
 constexpr size_t kAddressesAt = 24;
 constexpr size_t kOwnAt = kHandleBytes - sizeof(uint64_t);
@@ -57,9 +57,7 @@ Endpoint GetEnd(Handle handle, size_t at, bool v6) {
   return end;
 }
 
-size_t EndBytes(bool v6) {
-  return sizeof(in_port_t) + (v6 ? sizeof(in6_addr) : sizeof(in_addr));
-}
+size_t EndBytes(bool v6) { return sizeof(in_port_t) + (v6 ? sizeof(in6_addr) : sizeof(in_addr)); }
 
 }  // namespace
 

@@ -99,8 +99,8 @@ void Worker::Run() {
     }
     if (NowNs() - worked_ns < kLookNs) continue;
     asleep_ = true;
-    // Once more: somebody may have looked at `asleep_` just before. Who wakes us in this very moment
-    // has taken the mark away, and must find us awake.
+    // Once more: somebody may have looked at `asleep_` just before. Who wakes us in this very
+    // moment has taken the mark away, and must find us awake.
     bool worked = Turn(0);
     if (!worked && asleep_) worked = Turn(stop_ ? 0 : SleepMs());
     asleep_ = false;

@@ -18,8 +18,8 @@
 
 namespace nccltune::net {
 
-// Something that a worker does when a socket is ready or time has come. All of it runs in the worker's
-// thread, one task at a time.
+// Something that a worker does when a socket is ready or time has come. All of it runs in the
+// worker's thread, one task at a time.
 class Task {
  public:
   virtual ~Task() = default;
@@ -52,8 +52,8 @@ class Worker {
   // Tells the task of `events` (edge-triggered) until the socket is closed.
   bool Watch(uint64_t number, int fd, uint32_t events);
 
-  // Work is there for one of its tasks: what it is told by must be an atomic that was stored before, in
-  // the order of all (seq_cst). From any thread; costs nothing while it is awake.
+  // Work is there for one of its tasks: what it is told by must be an atomic that was stored
+  // before, in the order of all (seq_cst). From any thread; costs nothing while it is awake.
   void Wake();
   bool asleep() const { return asleep_.load(); }
 
@@ -77,8 +77,8 @@ class Worker {
 
 class Pool {
  public:
-  // The pool of the process, made with `threads` where there is none. It ends with the last holder. Null:
-  // threads cannot be had.
+  // The pool of the process, made with `threads` where there is none. It ends with the last holder.
+  // Null: threads cannot be had.
   static std::shared_ptr<Pool> Get(int threads);
 
   explicit Pool(int threads);

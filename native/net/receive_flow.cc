@@ -87,8 +87,7 @@ bool Incoming::SendNote(const Note& note, int64_t now_ns) {
     Down(now_ns, false, ErrorWords(moved.error));
     return false;
   }
-  notes_left_.erase(notes_left_.begin(),
-                    notes_left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
+  notes_left_.erase(notes_left_.begin(), notes_left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
   return true;
 }
 
@@ -283,8 +282,8 @@ void ExpressIn::Ready(uint32_t events) {
 }
 
 bool ExpressIn::Work(int64_t now_ns) {
-  // Without the lock, which the application's thread needs: a worker that looks for work comes by all
-  // the time.
+  // Without the lock, which the application's thread needs: a worker that looks for work comes by
+  // all the time.
   if (up() && !receiver_.failed() && !adopted() && now_ns < look_ns_) return false;
   look_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);

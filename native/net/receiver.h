@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The receiving end of a connection: what is posted, what of it has arrived, and when a buffer is the
-// application's again.
+// The receiving end of a connection: what is posted, what of it has arrived, and when a buffer is
+// the application's again.
 #ifndef NCCLTUNE_NET_RECEIVER_H_
 #define NCCLTUNE_NET_RECEIVER_H_
 
@@ -71,8 +71,8 @@ class Receiver {
   };
   Place Locate(const DataHeader& header);
 
-  // Where the chunk's request begins in memory at its offset; nothing where the chunk is not wanted.
-  // Not for long: until Unpin.
+  // Where the chunk's request begins in memory at its offset; nothing where the chunk is not
+  // wanted. Not for long: until Unpin.
   std::optional<std::byte*> Pin(const DataHeader& header);
   // `arrived`: the chunk is there to its end.
   void Unpin(const DataHeader& header, bool arrived);

@@ -17,7 +17,8 @@ constexpr int64_t kLateLookNs = kNsPerMs;
 // What only time tells of one flow, and of the connection.
 constexpr int64_t kOwingNs = 2 * kNsPerMs;
 constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
-// A chunk is late when it takes three times what it should, and more than a thread may be kept waiting.
+// A chunk is late when it takes three times what it should, and more than a thread may be kept
+// waiting.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
@@ -128,14 +129,15 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
-  const bool well = notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
-    if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
-    bye |= note.type == FrameType::kBye;
-    if (note.type != FrameType::kAck) return true;
-    if (note.value < acknowledged || note.value > begun_) return false;
-    acknowledged = note.value;
-    return true;
-  });
+  const bool well =
+      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
+        if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+        bye |= note.type == FrameType::kBye;
+        if (note.type != FrameType::kAck) return true;
+        if (note.value < acknowledged || note.value > begun_) return false;
+        acknowledged = note.value;
+        return true;
+      });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
   if (!well || bye) Down(now_ns, bye ? "the peer has closed the connection" : why);
   return something;
@@ -208,7 +210,8 @@ bool SendFlow::Write(int64_t now_ns) {
   return true;
 }
 
-// The other copies have arrived: the application waits for a buffer that only this flow still reads.
+// The other copies have arrived: the application waits for a buffer that only this flow still
+// reads.
 void SendFlow::GiveBack() {
   reclaims_ = sender_.reclaims();
   if (!sender_.WantedBack(frames_.back())) return;
@@ -287,8 +290,8 @@ void ExpressOut::Ready(uint32_t events) {
 }
 
 bool ExpressOut::Work(int64_t now_ns) {
-  // Without the lock, which the application's thread needs: a worker that looks for work comes by all
-  // the time.
+  // Without the lock, which the application's thread needs: a worker that looks for work comes by
+  // all the time.
   if (up() && !sender_.failed() && now_ns < look_ns_) return false;
   look_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
@@ -317,13 +320,14 @@ bool ExpressOut::ReadNotes(int64_t now_ns) {
   bool something = false;
   bool bye = false;
   uint64_t acknowledged = acknowledged_;
-  const bool well = notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
-    bye |= note.type == FrameType::kBye;
-    if (note.type != FrameType::kAck) return true;
-    if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
-    acknowledged = note.value;
-    return true;
-  });
+  const bool well =
+      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
+        bye |= note.type == FrameType::kBye;
+        if (note.type != FrameType::kAck) return true;
+        if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
+        acknowledged = note.value;
+        return true;
+      });
   const auto count = static_cast<ptrdiff_t>(acknowledged - acknowledged_);
   acknowledged_ = acknowledged;
   const std::vector<uint64_t> done(numbers_.begin(), numbers_.begin() + count);

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "net/counters.h"
+#include "net/dialer.h"
 #include "net/flow_rate.h"
 #include "net/pool.h"
 #include "net/request.h"
-#include "net/dialer.h"
 #include "net/transport.h"
 #include "net/wire.h"
 
@@ -39,12 +39,12 @@ struct Chunk {
 struct SendSlot : Request {
   const std::byte* data = nullptr;
   uint64_t total = 0;
-  uint64_t cut = 0;    // bytes that are chunks already
-  size_t open = 0;     // chunks that are not acknowledged
-  int pins = 0;        // flows that read the buffer
+  uint64_t cut = 0;  // bytes that are chunks already
+  size_t open = 0;   // chunks that are not acknowledged
+  int pins = 0;      // flows that read the buffer
   bool busy = false;
-  bool held = false;   // NCCL has it
-  bool eager = false;  // `data` is `copy`
+  bool held = false;    // NCCL has it
+  bool eager = false;   // `data` is `copy`
   bool direct = false;  // on the express flow, out of the application's buffer
   std::vector<Chunk> chunks;
   std::vector<std::byte> copy;
@@ -95,8 +95,8 @@ class Sender {
   // A flow is gone: what it owes is sent by others.
   void Owed(std::span<const Frame> frames);
   void OwedExpress(std::span<const uint64_t> numbers);
-  // All other copies of the frame's request are there: the rest of its bytes should be copied and the
-  // buffer given back.
+  // All other copies of the frame's request are there: the rest of its bytes should be copied and
+  // the buffer given back.
   bool WantedBack(const Frame& frame);
 
   // Bytes that no flow has taken.
@@ -139,12 +139,12 @@ class Sender {
 
   std::mutex mutex_;
   std::vector<SendSlot> slots_;
-  uint64_t next_ = 0;     // number of the next request
-  uint64_t oldest_ = 0;   // all before it are acknowledged
-  uint64_t uncut_ = 0;    // all before it are cut
-  size_t held_ = 0;       // requests that NCCL has
-  size_t unheard_ = 0;    // copied messages without an acknowledgement
-  size_t direct_ = 0;     // messages that are on the express flow without a copy
+  uint64_t next_ = 0;    // number of the next request
+  uint64_t oldest_ = 0;  // all before it are acknowledged
+  uint64_t uncut_ = 0;   // all before it are cut
+  size_t held_ = 0;      // requests that NCCL has
+  size_t unheard_ = 0;   // copied messages without an acknowledgement
+  size_t direct_ = 0;    // messages that are on the express flow without a copy
   struct Due {
     uint64_t number;
     uint32_t chunk;

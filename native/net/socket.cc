@@ -130,8 +130,7 @@ std::string Endpoint::Name() const {
         v6->sin6_scope_id != 0 ? "%" + std::to_string(v6->sin6_scope_id) : std::string();
     return "[" + std::string(text) + scope + "]:" + std::to_string(port());
   }
-  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text,
-            sizeof(text));
+  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text, sizeof(text));
   return std::string(text) + ":" + std::to_string(port());
 }
 
@@ -193,7 +192,8 @@ Opened ListenOn(const Nic& nic, const PortRange& ports) {
       return Failed();
     }
     if (listen(made.fd(), kBacklog) == 0) return {std::move(made), 0};
-    // Somebody else listens there: with SO_REUSEADDR only listen() tells. A bound socket stays bound.
+    // Somebody else listens there: with SO_REUSEADDR only listen() tells. A bound socket stays
+    // bound.
     if (errno != EADDRINUSE) return Failed();
     Socket again(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!again.open()) return Failed();

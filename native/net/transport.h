@@ -2,8 +2,8 @@
 //
 // Connections, in no interface version's words: what the adapters call through plugin.h.
 //
-// Nothing here throws. A result other than kSuccess was said in the log, with the peer and why; of a
-// connection it is final: every later call gives the same.
+// Nothing here throws. A result other than kSuccess was said in the log, with the peer and why; of
+// a connection it is final: every later call gives the same.
 #ifndef NCCLTUNE_NET_TRANSPORT_H_
 #define NCCLTUNE_NET_TRANSPORT_H_
 
@@ -47,8 +47,8 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept;
 abi::Result Send(Sender* sender, const void* data, size_t bytes, Request** request) noexcept;
 abi::Result Receive(Receiver* receiver, void* data, size_t bytes, Request** request) noexcept;
 
-// `*bytes` is what was transferred; it is set when `*done` is, after which the request is gone. Requests may be
-// tested in any order. `bytes` may be null.
+// `*bytes` is what was transferred; it is set when `*done` is, after which the request is gone.
+// Requests may be tested in any order. `bytes` may be null.
 abi::Result Test(Request* request, bool* done, size_t* bytes) noexcept;
 
 // Null is closed already. What was completed is still delivered; what was not is given up.

@@ -22,7 +22,8 @@ void Put(std::span<std::byte> to, size_t at, T value) {
 template <std::unsigned_integral T>
 T Get(std::span<const std::byte> from, size_t at) {
   uint64_t value = 0;
-  for (size_t i = 0; i < sizeof(T); ++i) value |= uint64_t{std::to_integer<uint8_t>(from[at + i])} << (8 * i);
+  for (size_t i = 0; i < sizeof(T); ++i)
+    value |= uint64_t{std::to_integer<uint8_t>(from[at + i])} << (8 * i);
   return static_cast<T>(value);
 }
 

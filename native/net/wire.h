@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that crosses the network: its layout, and its checks. Little-endian; every frame begins
-// with its type. What a peer says is looked at here before anybody uses it.
+// Everything that crosses the network: its layout, and its checks. Little-endian; every frame
+// begins with its type. What a peer says is looked at here before anybody uses it.
 #ifndef NCCLTUNE_NET_WIRE_H_
 #define NCCLTUNE_NET_WIRE_H_
 
