@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -117,7 +118,7 @@ abi::Result Listen(const Surroundings& surroundings, const Device& device, Handl
       return abi::kSystemError;
     }
     WriteHandle(door->invitation(), handle);
-    *listener = new Listener(std::move(door));
+    *listener = std::make_unique<Listener>(std::move(door)).release();
     return abi::kSuccess;
   });
 }
@@ -157,11 +158,12 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
     }
     std::optional<Party> party = door->TakeParty(NowNs());
     if (!party) return abi::kSuccess;
-    *receiver = new Receiver({.surroundings = surroundings,
-                              .pool = std::move(pool),
-                              .door = door,
-                              .party = std::move(*party),
-                              .device = door->device()});
+    auto made = std::make_unique<Receiver>(Receiver::Parts{.surroundings = surroundings,
+                                                           .pool = std::move(pool),
+                                                           .door = door,
+                                                           .party = std::move(*party),
+                                                           .device = door->device()});
+    *receiver = made.release();
     return abi::kSuccess;
   });
 }
