@@ -17,9 +17,8 @@ constexpr std::array kSwitchWords = {"0"sv, "1"sv};
 constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
 constexpr std::array kAutoWord = {"auto"sv};
-constexpr std::array kAutoOnOffWords = {"auto"sv, "on"sv, "off"sv};
 
-constexpr std::array<Setting, 12> kSettings = {{
+constexpr std::array<Setting, 11> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -75,10 +74,6 @@ constexpr std::array<Setting, 12> kSettings = {{
      "TCP ports to listen on, for firewalls. Not set: any free one.",
      {},
      {.least = 1, .most = 65535, .pair = true}},
-    {"NCCLTUNE_NET_ZERO_COPY", "auto|on|off", "auto",
-     "Send from the application's memory without a copy (MSG_ZEROCOPY). auto: where the kernel "
-     "really avoids the copy.",
-     kAutoOnOffWords},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }

@@ -28,7 +28,6 @@ enum class SettingId {
   kNetEager,
   kNetTimeout,
   kNetPorts,
-  kNetZeroCopy,
 };
 
 // What a setting of numbers may be.

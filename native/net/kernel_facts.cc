@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/kernel_facts.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -21,11 +18,6 @@ std::optional<uint64_t> ReadLastNumber(const std::string& path) {
   const std::string_view line = Trimmed(*text);
   const size_t blank = line.find_last_of(" \t");
   return ParseUnsigned(blank == std::string_view::npos ? line : line.substr(blank + 1));
-}
-
-std::string_view ZeroCopyName(ZeroCopy zero_copy) {
-  constexpr std::array<std::string_view, 3> kNames = {"auto", "on", "off"};
-  return kNames[static_cast<size_t>(zero_copy)];
 }
 
 std::string Counted(int number, std::string_view noun) {
@@ -52,15 +44,9 @@ KernelFacts ReadKernelFacts(const KernelRoots& roots) {
   KernelFacts facts;
   facts.rmem_max = ReadKernelNumber(core + "rmem_max");
   facts.wmem_max = ReadKernelNumber(core + "wmem_max");
-  facts.optmem_max = ReadKernelNumber(core + "optmem_max");
   facts.tcp_rmem_max = ReadLastNumber(ipv4 + "tcp_rmem");
   facts.tcp_wmem_max = ReadLastNumber(ipv4 + "tcp_wmem");
   facts.congestion_control = ReadKernelFile(ipv4 + "tcp_congestion_control").value_or("");
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
-    facts.memlock_unlimited = limit.rlim_cur == RLIM_INFINITY;
-    if (!facts.memlock_unlimited) facts.memlock = limit.rlim_cur;
-  }
   facts.cpus = UsableCpus(roots);
   return facts;
 }
@@ -77,10 +63,8 @@ std::string BytesText(uint64_t bytes) {
 
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads) {
-  // NCCL cuts long lines: the NICs, of which there may be many, stand last.
   std::string line = Counted(flows, "flow") + ", " + Counted(threads, "thread") + " on " +
-                     Counted(facts.cpus, "CPU") + ", zero-copy " +
-                     std::string(ZeroCopyName(settings.zero_copy));
+                     Counted(facts.cpus, "CPU");
   if (settings.ports.first != 0) {
     line += ", ports " + std::to_string(settings.ports.first) + "-" +
             std::to_string(settings.ports.last);
@@ -91,12 +75,16 @@ std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
   line += LimitText("tcp_wmem", facts.tcp_wmem_max);
   line += LimitText("rmem_max", facts.rmem_max);
   line += LimitText("wmem_max", facts.wmem_max);
-  line += LimitText("optmem_max", facts.optmem_max);
-  line += facts.memlock_unlimited ? ", memlock unlimited" : LimitText("memlock", facts.memlock);
   line += "; " + Counted(static_cast<int>(nics.size()), "NIC");
+  // NCCL cuts a line at 1024 characters, its own words before it counted.
+  constexpr size_t kRoomForRest = std::string_view(" and 9999 more").size();
   for (size_t i = 0; i < nics.size(); ++i) {
-    line += (i == 0 ? ": " : ", ");
-    line += NicText(nics[i]);
+    const std::string text = (i == 0 ? ": " : ", ") + NicText(nics[i]);
+    if (line.size() + text.size() + kRoomForRest > kMostInitLine) {
+      if (i > 0) line += " and " + std::to_string(nics.size() - i) + " more";
+      break;
+    }
+    line += text;
   }
   return line;
 }

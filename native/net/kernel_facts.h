@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_NET_KERNEL_FACTS_H_
 #define NCCLTUNE_NET_KERNEL_FACTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,9 +27,6 @@ struct KernelFacts {
   std::optional<uint64_t> wmem_max;      // net.core: SO_SNDBUF
   std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: how far a socket grows by itself
   std::optional<uint64_t> tcp_wmem_max;
-  std::optional<uint64_t> optmem_max;  // net.core: notifications of zero-copy sends
-  std::optional<uint64_t> memlock;     // RLIMIT_MEMLOCK: pages of zero-copy sends
-  bool memlock_unlimited = false;
   std::string congestion_control;  // empty: the kernel does not say
   int cpus = 0;                    // UsableCpus
 };
@@ -44,7 +42,9 @@ int UsableCpus(int affinity, const KernelRoots& roots);
 // 0, 1500, 64 KiB, 4 MiB
 std::string BytesText(uint64_t bytes);
 
-// What the log says at init: what was taken, what was found.
+// What the log says at init: what was taken, what was found. At most kMostInitLine characters: NICs
+// that would make it longer are counted only.
+inline constexpr size_t kMostInitLine = 700;
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);
 

@@ -19,10 +19,6 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
     settings.ports.first = static_cast<uint16_t>(ports->first);
     settings.ports.last = static_cast<uint16_t>(ports->last);
   }
-  const std::string_view zero_copy = ReadWord(SettingId::kNetZeroCopy, warnings);
-  settings.zero_copy = zero_copy == "on"    ? ZeroCopy::kOn
-                       : zero_copy == "off" ? ZeroCopy::kOff
-                                            : ZeroCopy::kAuto;
   return settings;
 }
 

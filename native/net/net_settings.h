@@ -14,8 +14,6 @@ struct PortRange {
   uint16_t last = 0;
 };
 
-enum class ZeroCopy { kAuto, kOn, kOff };
-
 // The NCCLTUNE_NET_* variables of common/settings.h, read once for each communicator.
 struct NetSettings {
   int flows = 0;                  // bulk flows of a connection; 0: by the pool's threads
@@ -23,7 +21,6 @@ struct NetSettings {
   size_t eager_bytes = 32 << 10;  // messages up to this size take the express flow
   int timeout_s = 600;            // without progress; 0: none
   PortRange ports;                // where listeners listen
-  ZeroCopy zero_copy = ZeroCopy::kAuto;
 };
 
 // What is not valid is named in `warnings`, and its default is taken.

@@ -11,7 +11,9 @@
 
 #include "common/settings.h"
 #include "net/device_table.h"
+#include "net/kernel_facts.h"
 #include "net/net_settings.h"
+#include "net/pool_size.h"
 #include "net/refusal.h"
 #include "net/transport.h"
 
@@ -37,18 +39,22 @@ abi::Result NoDevice(const char* call, int device) {
   return Refuse(abi::kInvalidArgument, "%s: there is no device %d", call, device);
 }
 
-std::string InitLine(int interface_version) {
-  DeviceTable& table = DeviceTable::Get();
-  std::string line = "nccltune " NCCLTUNE_VERSION ", interface v" +
-                     std::to_string(interface_version) + "; devices:";
+// Of the plain devices, each of which is one.
+std::vector<Nic> Nics() {
+  const DeviceTable& table = DeviceTable::Get();
+  std::vector<Nic> nics;
   const int count = table.size();
   for (int i = 0; i < count; ++i) {
     const Device* const device = table.Find(i);
-    if (device == nullptr) continue;
-    line +=
-        (i == 0 ? " " : ", ") + device->name + " " + std::to_string(device->speed_mbps) + " Mb/s";
+    if (device != nullptr && device->nics.size() == 1) nics.push_back(device->nics.front());
   }
-  return line;
+  return nics;
+}
+
+void SayWhatIsUsed(const Log& log, int interface_version, const NetSettings& settings) {
+  const int threads = PoolThreads(settings);
+  log.Info("nccltune " NCCLTUNE_VERSION ", interface v" + std::to_string(interface_version) + "; " +
+           InitLine(Nics(), ReadKernelFacts(), settings, FlowsOf(settings, threads), threads));
 }
 
 // Under the lock. What is wrong with the settings is said once a process.
@@ -62,7 +68,7 @@ Surroundings MakeSurroundings(int interface_version, int traffic_class, abi::Log
   if (DeviceTable::Get().size() == 0) {
     log.Warn("no network interface with an address that NCCL_SOCKET_IFNAME allows");
   } else {
-    log.Info(InitLine(interface_version));
+    SayWhatIsUsed(log, interface_version, settings);
   }
   return {.settings = settings, .log = log, .traffic_class = traffic_class};
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/transport.h"
 
-#include <algorithm>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "net/clock.h"
 #include "net/connector.h"
 #include "net/door.h"
-#include "net/kernel_facts.h"
 #include "net/pool.h"
+#include "net/pool_size.h"
 #include "net/receiver.h"
 #include "net/sender.h"
 
@@ -32,15 +32,6 @@ class Listener {
 };
 
 namespace {
-
-constexpr int kFewestThreads = 2;
-constexpr int kMostThreads = 16;
-constexpr int kMostFlowsByDefault = 8;
-
-int Threads(const NetSettings& settings) {
-  if (settings.threads != 0) return settings.threads;
-  return std::clamp(UsableCpus() / 2, kFewestThreads, kMostThreads);
-}
 
 // Connects that are under way, by the number that stands in their handle: what comes from a peer is
 // never a pointer of ours.
@@ -89,8 +80,9 @@ abi::Result Begin(const Surroundings& surroundings, const Device& device, Handle
                   uint64_t* number) {
   const std::optional<Invitation> invitation = ReadHandle(handle);
   if (!invitation) {
-    surroundings.log.Warn("connect: the peer's handle is not nccltune's: all ranks need the same "
-                          "NCCL_NET_PLUGIN");
+    surroundings.log.Warn(
+        "connect: the peer's handle is not nccltune's: all ranks need the same "
+        "NCCL_NET_PLUGIN");
     return abi::kInvalidUsage;
   }
   if (invitation->release != kWireRelease) {
@@ -101,15 +93,14 @@ abi::Result Begin(const Surroundings& surroundings, const Device& device, Handle
     return abi::kInvalidUsage;
   }
   const NetSettings& settings = surroundings.settings;
-  std::shared_ptr<Pool> pool = Pool::Get(Threads(settings));
+  std::shared_ptr<Pool> pool = Pool::Get(PoolThreads(settings));
   if (pool == nullptr) {
     surroundings.log.Warn("connect: no threads can be made");
     return abi::kSystemError;
   }
-  const int flows =
-      settings.flows != 0 ? settings.flows : std::clamp(pool->threads(), 2, kMostFlowsByDefault);
-  *number = Attempts::Get().Add(std::make_unique<Connector>(surroundings, device, *invitation,
-                                                            std::move(pool), flows));
+  const int flows = FlowsOf(settings, pool->threads());
+  *number = Attempts::Get().Add(
+      std::make_unique<Connector>(surroundings, device, *invitation, std::move(pool), flows));
   SetAttempt(handle, *number);
   return abi::kSuccess;
 }
@@ -127,7 +118,7 @@ abi::Result Listen(const Surroundings& surroundings, const Device& device, Handl
       return abi::kSystemError;
     }
     WriteHandle(door->invitation(), handle);
-    *listener = new Listener(std::move(door));
+    *listener = std::make_unique<Listener>(std::move(door)).release();
     return abi::kSuccess;
   });
 }
@@ -160,18 +151,19 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
   const std::shared_ptr<Door>& door = listener->door();
   const Surroundings& surroundings = door->surroundings();
   return Guarded(surroundings.log, "accept", [&] {
-    std::shared_ptr<Pool> pool = Pool::Get(Threads(surroundings.settings));
+    std::shared_ptr<Pool> pool = Pool::Get(PoolThreads(surroundings.settings));
     if (pool == nullptr) {
       surroundings.log.Warn("accept: no threads can be made");
       return abi::kSystemError;
     }
     std::optional<Party> party = door->TakeParty(NowNs());
     if (!party) return abi::kSuccess;
-    *receiver = new Receiver({.surroundings = surroundings,
-                              .pool = std::move(pool),
-                              .door = door,
-                              .party = std::move(*party),
-                              .device = door->device()});
+    auto made = std::make_unique<Receiver>(Receiver::Parts{.surroundings = surroundings,
+                                                           .pool = std::move(pool),
+                                                           .door = door,
+                                                           .party = std::move(*party),
+                                                           .device = door->device()});
+    *receiver = made.release();
     return abi::kSuccess;
   });
 }

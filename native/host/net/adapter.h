@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "abi/net_types.h"
 #include "host/guarded.h"
 #include "host/net/call_watch.h"
-#include "host/net/interface_structs.h"
 #include "host/net/net_plugin.h"
 #include "host/net/shared_object.h"
 #include "host/plugin_log.h"

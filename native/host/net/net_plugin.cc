@@ -4,8 +4,14 @@
 #include <array>
 #include <atomic>
 
+#include "abi/net_v10.h"
+#include "abi/net_v11.h"
+#include "abi/net_v12.h"
+#include "abi/net_v6.h"
+#include "abi/net_v7.h"
+#include "abi/net_v8.h"
+#include "abi/net_v9.h"
 #include "host/net/adapter.h"
-#include "host/net/interface_structs.h"
 
 namespace nccltune::host::net {
 namespace {
@@ -16,17 +22,16 @@ struct InterfaceV6 {
   using Properties = abi::NetPropertiesV6;
 };
 
-struct InterfaceV8 {
-  static constexpr int kVersion = 8;
-  using Net = abi::NetV8;
-  using Properties = abi::NetPropertiesV8;
-};
-
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
 struct InterfaceV7 {
   static constexpr int kVersion = 7;
   using Net = abi::NetV7;
   using Properties = abi::NetPropertiesV7;
+};
+
+struct InterfaceV8 {
+  static constexpr int kVersion = 8;
+  using Net = abi::NetV8;
+  using Properties = abi::NetPropertiesV8;
 };
 
 struct InterfaceV9 {
@@ -56,7 +61,6 @@ struct InterfaceV12 {
   using Properties = abi::NetPropertiesV12;
   using VirtualDevice = abi::NetVDeviceOf8;
 };
-#endif
 
 using Make = std::unique_ptr<NetPlugin> (*)(std::unique_ptr<SharedObject> library,
                                             const void* exported, std::string* error);
@@ -79,14 +83,9 @@ struct Known {
 
 // Newest first.
 constexpr std::array kKnown = {
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
     Known{12, &MakeAdapter<InterfaceV12>}, Known{11, &MakeAdapter<InterfaceV11>},
     Known{10, &MakeAdapter<InterfaceV10>}, Known{9, &MakeAdapter<InterfaceV9>},
-#endif
-    Known{8, &MakeAdapter<InterfaceV8>},
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
-    Known{7, &MakeAdapter<InterfaceV7>},
-#endif
+    Known{8, &MakeAdapter<InterfaceV8>},   Known{7, &MakeAdapter<InterfaceV7>},
     Known{6, &MakeAdapter<InterfaceV6>},
 };
 

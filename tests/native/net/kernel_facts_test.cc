@@ -2,7 +2,6 @@
 #include "net/kernel_facts.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <string>
 #include <vector>
@@ -23,14 +22,12 @@ class KernelFactsTest : public ::testing::Test {
 TEST_F(KernelFactsTest, LimitsAreRead) {
   folder_.Write("sys/net/core/rmem_max", "4194304");
   folder_.Write("sys/net/core/wmem_max", "212992");
-  folder_.Write("sys/net/core/optmem_max", "131072");
   folder_.Write("sys/net/ipv4/tcp_rmem", "4096\t131072\t33554432");
   folder_.Write("sys/net/ipv4/tcp_wmem", "4096 16384 4194304");
   folder_.Write("sys/net/ipv4/tcp_congestion_control", "bbr");
   const KernelFacts facts = ReadKernelFacts(Roots());
   EXPECT_EQ(facts.rmem_max, 4194304U);
   EXPECT_EQ(facts.wmem_max, 212992U);
-  EXPECT_EQ(facts.optmem_max, 131072U);
   EXPECT_EQ(facts.tcp_rmem_max, 33554432U);
   EXPECT_EQ(facts.tcp_wmem_max, 4194304U);
   EXPECT_EQ(facts.congestion_control, "bbr");
@@ -46,18 +43,6 @@ TEST_F(KernelFactsTest, WhatTheKernelDoesNotSayIsNotKnown) {
   EXPECT_FALSE(facts.tcp_rmem_max.has_value());
   EXPECT_FALSE(facts.tcp_wmem_max.has_value());
   EXPECT_EQ(facts.congestion_control, "");
-}
-
-TEST_F(KernelFactsTest, LockedMemoryIsThatOfTheProcess) {
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
-  const rlimit before = limit;
-  limit.rlim_cur = 8192;
-  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-  const KernelFacts facts = ReadKernelFacts(Roots());
-  setrlimit(RLIMIT_MEMLOCK, &before);
-  EXPECT_EQ(facts.memlock, 8192U);
-  EXPECT_FALSE(facts.memlock_unlimited);
 }
 
 // The real ones have no size.
@@ -99,27 +84,36 @@ TEST(InitLine, SaysWhatWasTakenAndWhatWasFound) {
                              .wmem_max = 4U << 20U,
                              .tcp_rmem_max = 32U << 20U,
                              .tcp_wmem_max = 4U << 20U,
-                             .optmem_max = 128U << 10U,
-                             .memlock = 8U << 20U,
                              .congestion_control = "cubic",
                              .cpus = 26};
   EXPECT_EQ(InitLine(nics, facts, NetSettings(), 8, 6),
-            "8 flows, 6 threads on 26 CPUs, zero-copy auto; congestion control cubic, tcp_rmem 32 "
-            "MiB, tcp_wmem 4 MiB, rmem_max 4 MiB, wmem_max 4 MiB, optmem_max 128 KiB, memlock 8 "
-            "MiB; 2 NICs: eth0 10.0.0.1 200000 Mb/s MTU 8896 gve, veth1 fe80::1%2 10000 Mb/s");
+            "8 flows, 6 threads on 26 CPUs; congestion control cubic, tcp_rmem 32 MiB, tcp_wmem 4 "
+            "MiB, rmem_max 4 MiB, wmem_max 4 MiB; 2 NICs: eth0 10.0.0.1 200000 Mb/s MTU 8896 gve, "
+            "veth1 fe80::1%2 10000 Mb/s");
 }
 
 TEST(InitLine, SaysWhatIsNotKnown) {
   NetSettings settings;
-  settings.zero_copy = ZeroCopy::kOff;
   settings.ports = {.first = 50000, .last = 50999};
   KernelFacts facts;
-  facts.memlock_unlimited = true;
   facts.cpus = 1;
   EXPECT_EQ(InitLine({}, facts, settings, 1, 1),
-            "1 flow, 1 thread on 1 CPU, zero-copy off, ports 50000-50999; congestion control "
-            "unknown, tcp_rmem unknown, tcp_wmem unknown, rmem_max unknown, wmem_max unknown, "
-            "optmem_max unknown, memlock unlimited; 0 NICs");
+            "1 flow, 1 thread on 1 CPU, ports 50000-50999; congestion control unknown, tcp_rmem "
+            "unknown, tcp_wmem unknown, rmem_max unknown, wmem_max unknown; 0 NICs");
+}
+
+TEST(InitLine, NicsThatWouldMakeItTooLongAreCounted) {
+  const Nic nic = {.name = "enp125s0f3np3",
+                   .address = AddressOf("fe80::a236:9fff:fe12:3456", 12),
+                   .pci_path = "",
+                   .driver = "mlx5_core",
+                   .speed_mbps = 400000,
+                   .mtu = 9000};
+  const std::vector<Nic> nics(16, nic);
+  const std::string line = InitLine(nics, KernelFacts(), NetSettings(), 8, 6);
+  EXPECT_LE(line.size(), kMostInitLine);
+  EXPECT_NE(line.find("; 16 NICs: enp125s0f3np3 fe80::"), std::string::npos) << line;
+  EXPECT_NE(line.find(" mlx5_core and 9 more"), std::string::npos) << line;
 }
 
 }  // namespace

@@ -22,7 +22,6 @@ TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, defaults.ports.first);
   EXPECT_EQ(read.ports.last, defaults.ports.last);
-  EXPECT_EQ(read.zero_copy, defaults.zero_copy);
 }
 
 TEST(NetSettings, EachIsReadFromItsVariable) {
@@ -31,7 +30,6 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   const ScopedVariable eager("NCCLTUNE_NET_EAGER", "0");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
-  const ScopedVariable zero_copy("NCCLTUNE_NET_ZERO_COPY", "off");
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
   EXPECT_TRUE(warnings.empty());
@@ -41,9 +39,6 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   EXPECT_EQ(read.timeout_s, 30);
   EXPECT_EQ(read.ports.first, 50000);
   EXPECT_EQ(read.ports.last, 65535);
-  EXPECT_EQ(read.zero_copy, ZeroCopy::kOff);
-  const ScopedVariable on("NCCLTUNE_NET_ZERO_COPY", "on");
-  EXPECT_EQ(ReadNetSettings(&warnings).zero_copy, ZeroCopy::kOn);
 }
 
 TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
@@ -52,27 +47,22 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   const ScopedVariable eager("NCCLTUNE_NET_EAGER", "2M");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
-  const ScopedVariable zero_copy("NCCLTUNE_NET_ZERO_COPY", "OFF");
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
-  EXPECT_EQ(
-      warnings,
-      (std::vector<std::string>{
-          "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; taking auto",
-          "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; taking auto",
-          "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 32K",
-          "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
-          "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
-          "NCCLTUNE_NET_ZERO_COPY='OFF' is not one of auto on off; did you mean 'off'? taking "
-          "auto",
-      }));
+  EXPECT_EQ(warnings,
+            (std::vector<std::string>{
+                "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; taking auto",
+                "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; taking auto",
+                "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 32K",
+                "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
+                "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
+            }));
   const NetSettings defaults;
   EXPECT_EQ(read.flows, defaults.flows);
   EXPECT_EQ(read.threads, defaults.threads);
   EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, 0);
-  EXPECT_EQ(read.zero_copy, defaults.zero_copy);
 }
 
 }  // namespace

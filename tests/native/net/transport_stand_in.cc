@@ -4,9 +4,11 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "net/device_table.h"
+#include "net/kernel_folder.h"
 
 namespace nccltune::net {
 namespace {
@@ -53,6 +55,12 @@ Device Plain(const char* name, const char* pci_path, int speed_mbps, int index) 
   device.guid = 0x1000U + static_cast<uint64_t>(index);
   device.speed_mbps = speed_mbps;
   device.members = {index};
+  device.nics = {Nic{.name = name,
+                     .address = AddressOf("10.0.0." + std::to_string(index + 1)),
+                     .pci_path = pci_path,
+                     .driver = "",
+                     .speed_mbps = speed_mbps,
+                     .mtu = 0}};
   return device;
 }
 
@@ -165,6 +173,7 @@ int DeviceTable::MakeVirtual(std::span<const int> members, std::string* error) {
   const int index = static_cast<int>(stand_in.devices.size());
   Device device = Plain("eth0+eth1", "", 35000, index);
   device.members = stand_in.members;
+  device.nics = {stand_in.devices[0].nics[0], stand_in.devices[1].nics[0]};
   stand_in.devices.push_back(std::move(device));
   stand_in.told = index + 1;
   return index;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "host/net/interface_structs.h"
 #include "host/net/support.h"
 
 namespace nccltune::host::net {
@@ -63,14 +62,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"crash", "was ended by signal 6"}, Case{"exit", "ended with status 0"}),
     [](const auto& instance) { return std::string(instance.param.fault); });
 
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
 // What NCCL would take for a request, from v9 on.
 INSTANTIATE_TEST_SUITE_P(OptionalCompletion, FaultsTest,
                          ::testing::Values(Case{
                              "optional_left", "irecv left the request as it was",
                              "transfer --fork --sizes 4K --messages 40 --optional-completion "
                              "--interface 12"}));
-#endif
 
 }  // namespace
 }  // namespace nccltune::host::net

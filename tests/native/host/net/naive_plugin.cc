@@ -22,7 +22,13 @@
 #include <utility>
 #include <vector>
 
-#include "host/net/interface_structs.h"
+#include "abi/net_v10.h"
+#include "abi/net_v11.h"
+#include "abi/net_v12.h"
+#include "abi/net_v6.h"
+#include "abi/net_v7.h"
+#include "abi/net_v8.h"
+#include "abi/net_v9.h"
 
 namespace nccltune {
 namespace {
@@ -375,11 +381,9 @@ Net Table() {
       nccltune::Table<version, nccltune::abi::NetV##version,    \
                       nccltune::abi::NetPropertiesV##version>()
 EXPORTED(6);
-EXPORTED(8);
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
 EXPORTED(7);
+EXPORTED(8);
 EXPORTED(9);
 EXPORTED(10);
 EXPORTED(11);
 EXPORTED(12);
-#endif

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "host/net/interface_structs.h"
 #include "host/net/support.h"
 
 namespace nccltune::host::net {
@@ -189,11 +188,7 @@ TEST_F(NetHostTest, WarningsAreReported) {
   }
 }
 
-#ifdef NCCLTUNE_HOST_NET_ALL_INTERFACES
 constexpr int kInterfaces[] = {12, 11, 10, 9, 8, 7, 6};
-#else
-constexpr int kInterfaces[] = {8, 6};
-#endif
 
 TEST_F(NetHostTest, EveryInterfaceMovesMessages) {
   for (const int interface : kInterfaces) {
