@@ -238,17 +238,11 @@ Endpoint Link::end() const {
   return ReadHandle(handle)->ends.front();
 }
 
-void Link::CloseSender() {
-  EXPECT_EQ(Close(std::exchange(sender, nullptr)), abi::kSuccess);
-}
+void Link::CloseSender() { EXPECT_EQ(Close(std::exchange(sender, nullptr)), abi::kSuccess); }
 
-void Link::CloseReceiver() {
-  EXPECT_EQ(Close(std::exchange(receiver, nullptr)), abi::kSuccess);
-}
+void Link::CloseReceiver() { EXPECT_EQ(Close(std::exchange(receiver, nullptr)), abi::kSuccess); }
 
-void Link::CloseListener() {
-  EXPECT_EQ(Close(std::exchange(listener, nullptr)), abi::kSuccess);
-}
+void Link::CloseListener() { EXPECT_EQ(Close(std::exchange(listener, nullptr)), abi::kSuccess); }
 
 void Link::CloseAll() {
   CloseSender();
@@ -256,6 +250,8 @@ void Link::CloseAll() {
   CloseListener();
 }
 
-bool Exchange(const Link& link, const Plan& plan) { return Exchanger(link, plan).Run(); }
+bool Exchange(const Link& link, const Plan& plan) {
+  return link.stands() && Exchanger(link, plan).Run();
+}
 
 }  // namespace nccltune::net
