@@ -202,6 +202,8 @@ TEST_F(TransportTest, AMessageLargerThanItsReceiveIsInvalidUsage) {
     Request* again = nullptr;
     EXPECT_EQ(Receive(link.receiver, buffer.data(), bytes, &again), abi::kInvalidUsage);
     EXPECT_EQ(again, nullptr);
+    // The sender may still read what it was given.
+    link.CloseAll();
   }
 }
 
@@ -223,25 +225,6 @@ TEST_F(TransportTest, CloseWithRequestsInFlight) {
     const Link next;
     EXPECT_TRUE(Exchange(next, {.sizes = {1 << 20}}));
     EXPECT_EQ(buffers, then);
-  }
-}
-
-TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
-  Link link;
-  const std::vector<std::byte> content = Content(20'000, 1);
-  Request* send = nullptr;
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
-    ASSERT_EQ(Finish(send).result, abi::kSuccess);
-  }
-  link.CloseSender();
-  for (int i = 0; i < 10; ++i) {
-    std::vector<std::byte> buffer(content.size());
-    Request* receive = nullptr;
-    ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess) << i;
-    ASSERT_NE(receive, nullptr);
-    ASSERT_EQ(Finish(receive).result, abi::kSuccess) << i;
-    EXPECT_EQ(buffer, content);
   }
 }
 
