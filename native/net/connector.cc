@@ -71,6 +71,7 @@ Connector::Connector(const Surroundings& surroundings, const Device& device,
 }
 
 Connector::State Connector::Step() {
+  if (failed_) return State::kFailed;
   const int64_t now = NowNs();
   bool all = true;
   for (size_t i = 0; i < dialers_.size(); ++i) {
@@ -80,7 +81,12 @@ Connector::State Connector::Step() {
     all = false;
     if (state == Dialer::State::kWorking) continue;
     reason_ = "to " + dialer.peer().Name() + ": " + dialer.reason();
-    if (state == Dialer::State::kNever || now - begun_ns_ > kTryNs) return State::kFailed;
+    failed_ = state == Dialer::State::kNever || now - begun_ns_ > kTryNs;
+    if (failed_) {
+      // The others' sockets are of no use any more.
+      dialers_.clear();
+      return State::kFailed;
+    }
     if (again_ns_[i] == 0) again_ns_[i] = now + pause_ns_;
     if (now < again_ns_[i]) continue;
     again_ns_[i] = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/dialer.h"
@@ -28,6 +29,8 @@ class Connector {
   // What Step made ready.
   Sender* Take();
   const std::string& reason() const { return reason_; }
+  // True once.
+  bool FirstTold() { return !std::exchange(told_, true); }
 
  private:
   Surroundings surroundings_;
@@ -37,6 +40,8 @@ class Connector {
   std::vector<int64_t> again_ns_;
   int64_t begun_ns_;
   int64_t pause_ns_;
+  bool failed_ = false;
+  bool told_ = false;
   std::string reason_;
 };
 

@@ -69,6 +69,7 @@ std::optional<Party> Door::TakeParty(int64_t now_ns) {
     for (Socket& socket : arriving.party.sockets) Answer(socket, Verdict::kTaken);
     Party party = std::move(arriving.party);
     arriving_.erase(at);
+    served_[party.connection] = nullptr;
     return party;
   }
   return std::nullopt;
@@ -90,6 +91,7 @@ void Door::Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Receive
 void Door::StopServing(uint64_t connection) {
   const std::scoped_lock lock(mutex_);
   served_.erase(connection);
+  ended_.insert(connection);
 }
 
 void Door::CloseToNew() {
@@ -109,6 +111,7 @@ bool Door::Work(int64_t now_ns) {
 int64_t Door::NextNs() const { return somebody_ ? NowNs() + kLookNs : INT64_MAX; }
 
 bool Door::Look(int64_t now_ns) {
+  waiting_ = false;
   bool something = AcceptAll(now_ns);
   for (size_t i = 0; i < strangers_.size();) {
     if (Hear(strangers_[i], now_ns)) {
@@ -121,16 +124,22 @@ bool Door::Look(int64_t now_ns) {
   }
   std::erase_if(arriving_,
                 [&](const auto& each) { return now_ns - each.second.since_ns > kPartyLimitNs; });
-  somebody_ = !strangers_.empty() || !arriving_.empty();
+  somebody_ = waiting_ || !strangers_.empty() || !arriving_.empty();
   return something;
 }
 
 bool Door::AcceptAll(int64_t now_ns) {
   bool something = false;
   for (const Socket& socket : listening_) {
-    for (int i = 0; i < kAcceptsATurn; ++i) {
+    for (int i = 0;; ++i) {
       Opened opened = AcceptOne(socket.fd(), surroundings_.traffic_class);
-      if (!opened.socket.open()) break;
+      if (opened.error == EAGAIN) break;
+      // Nobody tells again of who still waits: behind the many, or until there are handles again.
+      if (i == kAcceptsATurn || opened.error == EMFILE || opened.error == ENFILE) {
+        waiting_ = true;
+        break;
+      }
+      if (!opened.socket.open()) continue;
       something = true;
       if (strangers_.size() >= kMostStrangers) {
         strangers_.erase(strangers_.begin());
@@ -173,11 +182,13 @@ bool Door::Hear(Stranger& stranger, int64_t now_ns) {
 void Door::LetIn(const Hello& hello, Socket socket, int64_t now_ns) {
   const auto served = served_.find(hello.connection);
   if (served != served_.end()) {
+    // Dropped: it dials again.
+    if (served->second == nullptr) return;
     Answer(socket, Verdict::kTaken);
     served->second->Adopt(hello.flow, std::move(socket));
     return;
   }
-  if (!open_to_new_) {
+  if (!open_to_new_ || ended_.contains(hello.connection)) {
     Answer(socket, Verdict::kUnknownConnection);
     return;
   }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,10 @@ class Door final : public Task {
     int64_t since_ns = 0;
   };
   std::map<uint64_t, Arriving> arriving_;
-  std::map<uint64_t, Receiver*> served_;
+  std::map<uint64_t, Receiver*> served_;  // null: its receiver is being made
+  std::set<uint64_t> ended_;
   bool open_to_new_ = true;
+  bool waiting_ = false;  // in a backlog
   std::atomic<bool> somebody_ = false;  // before the door
   uint64_t turned_away_ = 0;
 

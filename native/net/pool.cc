@@ -21,6 +21,10 @@ namespace {
 // cost a third more CPU: who looks takes from who works.
 constexpr int64_t kLookNs = 50'000;
 constexpr uint64_t kOwnEvent = 0;
+// So long a peer may take to read what was sent before a close, and the process's last one.
+constexpr int64_t kEndNs = 30 * kNsPerSecond;
+constexpr int64_t kLastEndNs = 2 * kNsPerSecond;
+constexpr int64_t kBetweenEndsNs = 5 * kNsPerMs;
 
 // Signals are the application's: none is handled by a thread of ours.
 class SignalsBlocked {
@@ -138,12 +142,46 @@ bool Worker::Turn(int timeout_ms) {
   return worked;
 }
 
+Endings::~Endings() {
+  worker_.Remove(number_);
+  const int64_t until = NowNs() + kLastEndNs;
+  while (count_ != 0 && NowNs() < until) {
+    next_ns_ = 0;
+    if (!Work(NowNs())) usleep(1000);
+  }
+}
+
+void Endings::Add(Socket socket, std::span<const std::byte> rest) {
+  Ending ending(std::move(socket), rest);
+  // Nearly always all of it has gone.
+  if (ending.Step()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    all_.push_back({std::move(ending), NowNs() + kEndNs});
+    count_ = all_.size();
+  }
+  worker_.Wake();
+}
+
+bool Endings::Work(int64_t now_ns) {
+  if (count_ == 0 || now_ns < next_ns_) return false;
+  next_ns_ = now_ns + kBetweenEndsNs;
+  const std::scoped_lock lock(mutex_);
+  const size_t gone = std::erase_if(
+      all_, [&](One& one) { return one.ending.Step() || now_ns > one.until_ns; });
+  count_ = all_.size();
+  return gone != 0;
+}
+
+int64_t Endings::NextNs() const { return count_ == 0 ? INT64_MAX : NowNs() + kBetweenEndsNs; }
+
 Pool::Pool(int threads) {
   for (int i = 0; i < threads; ++i) {
     auto worker = std::make_unique<Worker>(i);
     if (!worker->works()) break;
     workers_.push_back(std::move(worker));
   }
+  if (!workers_.empty()) endings_ = std::make_unique<Endings>(*workers_.front());
 }
 
 std::shared_ptr<Pool> Pool::Get(int threads) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -75,6 +76,34 @@ class Worker {
   std::thread thread_;
 };
 
+// Sockets whose connection is closed and whose last bytes are on their way.
+class Endings final : public Task {
+ public:
+  explicit Endings(Worker& worker) : worker_(worker), number_(worker.Add(this)) {}
+  // For two seconds at most what is on its way is waited for.
+  ~Endings() override;
+  Endings(const Endings&) = delete;
+  Endings& operator=(const Endings&) = delete;
+
+  void Add(Socket socket, std::span<const std::byte> rest);
+
+  void Ready(uint32_t /*events*/) override {}
+  bool Work(int64_t now_ns) override;
+  int64_t NextNs() const override;
+
+ private:
+  Worker& worker_;
+  uint64_t number_;
+  std::atomic<size_t> count_ = 0;
+  int64_t next_ns_ = 0;
+  std::mutex mutex_;
+  struct One {
+    Ending ending;
+    int64_t until_ns;
+  };
+  std::vector<One> all_;
+};
+
 class Pool {
  public:
   // The pool of the process, made with `threads` where there is none. It ends with the last holder.
@@ -82,6 +111,11 @@ class Pool {
   static std::shared_ptr<Pool> Get(int threads);
 
   explicit Pool(int threads);
+
+  // The last bytes of a flow, and its end.
+  void End(Socket socket, std::span<const std::byte> rest) {
+    endings_->Add(std::move(socket), rest);
+  }
 
   int threads() const { return static_cast<int>(workers_.size()); }
   // Sending and receiving are different threads': one that does both lets each wait for the other,
@@ -95,6 +129,7 @@ class Pool {
   std::vector<std::unique_ptr<Worker>> workers_;  // senders first, then as many receivers
   std::mutex mutex_;
   size_t next_ = 0;
+  std::unique_ptr<Endings> endings_;  // before the workers' end
 };
 
 }  // namespace nccltune::net

@@ -20,6 +20,7 @@ constexpr int64_t kTellWaitingNs = kNsPerSecond;
 constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 constexpr const char* kClosed = "the peer has closed the connection";
+constexpr const char* kNoRoom = "there is no room for what the application has not posted";
 constexpr const char* kStrange = "what the peer sent is no frame, or not one of this connection";
 
 }  // namespace
@@ -91,11 +92,11 @@ bool Incoming::SendNote(const Note& note, int64_t now_ns) {
   return true;
 }
 
-void Incoming::Close() {
+void Incoming::Close(Pool& pool) {
   if (!socket_.open()) return;
   const auto bye = Encode(Note{FrameType::kBye, 0});
   if (notes_left_.empty()) {
-    EndWriting(socket_, bye);
+    pool.End(std::move(socket_), bye);
   } else {
     socket_.Close();
   }
@@ -187,7 +188,7 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
 ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64_t now_ns) {
   if (!placed && !stashing_) ++receiver_.counters().not_wanted;
   if (!placed && stashing_ && !receiver_.Stash(header_, std::exchange(own_, {}))) {
-    Down(now_ns, false, "there is no room for what the application has not posted");
+    Down(now_ns, false, kNoRoom);
     return Step::kDown;
   }
   ++frames_;
@@ -347,7 +348,10 @@ bool ExpressIn::ReadMore(int64_t now_ns) {
     large_ = false;
     ++frames_;
     tell_now_ = true;
-    if (large_stashed_) receiver_.Stash(large_header_, std::exchange(own_, {}));
+    if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
+      Down(now_ns, false, kNoRoom);
+      return false;
+    }
   }
   // Less than was asked for is all there is; of an end epoll tells apart.
   return moved.bytes == wanted || gone_;

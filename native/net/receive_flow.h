@@ -38,7 +38,7 @@ class Incoming : public Task {
   bool up() const { return up_.load(); }
 
   // Says bye.
-  void Close();
+  void Close(Pool& pool);
 
  protected:
   bool adopted() const { return adopted_.load(); }

@@ -44,8 +44,8 @@ Receiver::~Receiver() {
   door_->StopServing(connection_);
   for (const auto& flow : flows_) flow->Stop();
   express_->Stop();
-  for (const auto& flow : flows_) flow->Close();
-  express_->Close();
+  for (const auto& flow : flows_) flow->Close(*pool_);
+  express_->Close(*pool_);
 }
 
 abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
@@ -230,7 +230,8 @@ void Receiver::Fail(abi::Result result, const std::string& why) {
     ++waiting;
     bytes += slot.known ? slot.missing : slot.capacity;
   }
-  const std::string text = "receiving from " + peer_ + " on " + device_ + " failed with " +
+  const std::string text = "receiving from " + peer_ + " on " + device_ +
+                           (waiting != 0 ? " failed with " : " ended with ") +
                            std::to_string(bytes) + " bytes outstanding: " + why;
   if (waiting != 0) {
     surroundings_.log.Warn(text);
@@ -238,6 +239,8 @@ void Receiver::Fail(abi::Result result, const std::string& why) {
     surroundings_.log.Info(text);
   }
   error_ = result;
+  // The peer must not come back to it for ever.
+  door_->StopServing(connection_);
   for (const auto& flow : flows_) flow->worker().Wake();
 }
 

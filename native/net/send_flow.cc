@@ -237,10 +237,10 @@ void SendFlow::WentDown() {
   sender_.Owed(owed);
 }
 
-void SendFlow::Close() {
+void SendFlow::Close(Pool& pool) {
   if (!socket_.open()) return;
   if (!writing_) {
-    EndWriting(socket_, EncodeForwardBye());
+    pool.End(std::move(socket_), EncodeForwardBye());
     return;
   }
   // Half of a frame is no end that is meant.
@@ -346,12 +346,12 @@ void ExpressOut::WentDown() {
   sender_.OwedExpress(owed);
 }
 
-void ExpressOut::Close() {
+void ExpressOut::Close(Pool& pool) {
   const std::scoped_lock lock(mutex_);
   if (!socket_.open()) return;
   auto bye = EncodeForwardBye();
   left_.insert(left_.end(), bye.begin(), bye.end());
-  EndWriting(socket_, left_);
+  pool.End(std::move(socket_), left_);
 }
 
 }  // namespace nccltune::net

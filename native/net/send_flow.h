@@ -93,8 +93,8 @@ class SendFlow final : public Outgoing {
   int64_t DueNs(const FlowRate::Mark& mark) const;
   bool idle() const { return undelivered_ == 0; }
 
-  // Says bye.
-  void Close();
+  // Says bye. `pool` sees to it that it arrives.
+  void Close(Pool& pool);
 
  protected:
   bool WorkUp(int64_t now_ns) override;
@@ -140,7 +140,7 @@ class ExpressOut final : public Outgoing {
   bool Put(const DataHeader& header, const std::byte* data);
   // Looks whether something was acknowledged.
   void Look();
-  void Close();
+  void Close(Pool& pool);
 
   void Ready(uint32_t events) override;
   bool Work(int64_t now_ns) override;

@@ -45,8 +45,8 @@ Sender::Sender(Parts parts)
 Sender::~Sender() {
   for (const auto& flow : flows_) flow->Stop();
   express_->Stop();
-  for (const auto& flow : flows_) flow->Close();
-  express_->Close();
+  for (const auto& flow : flows_) flow->Close(*pool_);
+  express_->Close(*pool_);
 }
 
 // A message alone is there sooner when no thread has to be woken for it.
@@ -350,7 +350,7 @@ void Sender::Fail(abi::Result result, const std::string& why) {
   for (const SendSlot& slot : slots_) {
     if (slot.busy && slot.held && !slot.complete) bytes += slot.total;
   }
-  const std::string text = "sending to " + peer_ + " on " + device_ + " failed with " +
+  const std::string text = "sending to " + peer_ + " on " + device_ + (bytes != 0 ? " failed with " : " ended with ") +
                            std::to_string(bytes) + " bytes outstanding: " + why;
   // A peer that ends with nothing outstanding has only been quicker than we.
   if (bytes != 0) {

@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -85,21 +87,26 @@ Moved WriteSome(int fd, std::span<iovec> from, int flags) {
   return Result(sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL | flags));
 }
 
-void EndWriting(Socket& socket, std::span<const std::byte> rest) {
-  for (int tries = 0; !rest.empty() && tries < 200; ++tries) {
-    iovec part = {const_cast<std::byte*>(rest.data()), rest.size()};
-    const Moved moved = WriteSome(socket.fd(), {&part, 1});
-    if (moved.error != 0 && !moved.later()) break;
-    rest = rest.subspan(moved.bytes);
-    pollfd watched = {socket.fd(), POLLOUT, 0};
-    if (moved.later()) (void)poll(&watched, 1, 10);
+bool Ending::Step() {
+  while (!rest_.empty()) {
+    iovec part = {rest_.data(), rest_.size()};
+    const Moved moved = WriteSome(socket_.fd(), {&part, 1});
+    if (moved.later()) return false;
+    if (moved.error != 0) return true;
+    rest_.erase(rest_.begin(), rest_.begin() + static_cast<ptrdiff_t>(moved.bytes));
+    if (rest_.empty()) shutdown(socket_.fd(), SHUT_WR);
   }
-  shutdown(socket.fd(), SHUT_WR);
-  // With something unread, close would reset the connection and what is on its way be lost.
+  // What comes to a socket that is closed, or was not read before, resets the connection, and what the
+  // peer's kernel has not taken by then is lost.
   std::byte unread[4096];
   iovec part = {unread, sizeof(unread)};
-  while (ReadSome(socket.fd(), {&part, 1}).bytes > 0) continue;
-  socket.Close();
+  Moved moved;
+  do {
+    moved = ReadSome(socket_.fd(), {&part, 1});
+  } while (moved.bytes > 0);
+  int on_its_way = 0;
+  const bool told = ioctl(socket_.fd(), SIOCOUTQ, &on_its_way) == 0;
+  return !moved.later() || !told || on_its_way == 0;
 }
 
 socklen_t Endpoint::length() const {

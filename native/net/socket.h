@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "net/device.h"
 #include "net/net_settings.h"
@@ -50,8 +51,19 @@ std::string ErrorWords(int error);
 Moved ReadSome(int fd, std::span<iovec> into);
 Moved WriteSome(int fd, std::span<iovec> from, int flags = 0);
 
-// Writes `rest`, for two seconds at most, and closes. What was written still arrives.
-void EndWriting(Socket& socket, std::span<const std::byte> rest);
+// A socket whose last bytes are on their way; it closes with the object.
+class Ending {
+ public:
+  Ending(Socket socket, std::span<const std::byte> rest)
+      : socket_(std::move(socket)), rest_(rest.begin(), rest.end()) {}
+
+  // True when nothing is gained by waiting any longer.
+  bool Step();
+
+ private:
+  Socket socket_;
+  std::vector<std::byte> rest_;
+};
 
 // An endpoint of a peer or of ours.
 struct Endpoint {

@@ -136,11 +136,14 @@ abi::Result Connect(const Surroundings& surroundings, const Device& device, Hand
     if (connector == nullptr) return abi::kInternalError;
     const Connector::State state = connector->Step();
     if (state == Connector::State::kWorking) return abi::kSuccess;
-    Attempts::Get().Remove(number);
+    // What has failed stays, and says the same to every later call.
     if (state == Connector::State::kFailed) {
-      surroundings.log.Warn("connect on " + device.name + " " + connector->reason());
+      if (connector->FirstTold()) {
+        surroundings.log.Warn("connect on " + device.name + " " + connector->reason());
+      }
       return abi::kRemoteError;
     }
+    Attempts::Get().Remove(number);
     *sender = connector->Take();
     return abi::kSuccess;
   });
@@ -151,13 +154,13 @@ abi::Result Accept(Listener* listener, Receiver** receiver) noexcept {
   const std::shared_ptr<Door>& door = listener->door();
   const Surroundings& surroundings = door->surroundings();
   return Guarded(surroundings.log, "accept", [&] {
+    std::optional<Party> party = door->TakeParty(NowNs());
+    if (!party) return abi::kSuccess;
     std::shared_ptr<Pool> pool = Pool::Get(PoolThreads(surroundings.settings));
     if (pool == nullptr) {
       surroundings.log.Warn("accept: no threads can be made");
       return abi::kSystemError;
     }
-    std::optional<Party> party = door->TakeParty(NowNs());
-    if (!party) return abi::kSuccess;
     auto made = std::make_unique<Receiver>(Receiver::Parts{.surroundings = surroundings,
                                                            .pool = std::move(pool),
                                                            .door = door,

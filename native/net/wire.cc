@@ -96,8 +96,12 @@ std::optional<Welcome> DecodeWelcome(std::span<const std::byte, kWelcomeBytes> b
   if (!IsType(bytes, FrameType::kWelcome) || Get<uint32_t>(bytes, 4) != kMagic) return std::nullopt;
   Welcome welcome;
   welcome.release = Get<uint16_t>(bytes, 2);
+  if (welcome.release != kWireRelease) {
+    welcome.verdict = Verdict::kOtherRelease;
+    return welcome;
+  }
   const auto verdict = Get<uint8_t>(bytes, 1);
-  if (verdict < 1 || verdict > 3) return std::nullopt;
+  if (verdict < 1 || verdict > 3 || !Zero(bytes.subspan(8))) return std::nullopt;
   welcome.verdict = static_cast<Verdict>(verdict);
   return welcome;
 }

@@ -2,6 +2,7 @@
 #include "net/door.h"
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <cstddef>
@@ -266,6 +267,22 @@ TEST_F(DoorOfAConnectionTest, FlowsComeBackThroughAFlood) {
   EXPECT_TRUE(Until([&] { return SocketsTo(link_.end()).size() == flows; }));
   EXPECT_TRUE(Exchange(link_, {.sizes = {1, 1 << 20}}));
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+// Of an edge epoll tells once: who leaves some at the socket must look again by himself.
+TEST_F(DoorTest, AWorkerLooksAgainUntilNobodyIsLeft) {
+  for (int i = 0; i < 100; ++i) Stranger(end()).Reset();
+  for (int i = 0; i < 20; ++i) Stranger gone(end());
+  Stranger last(end());
+  last.Say(RandomBytes(2));
+  door_->Ready(EPOLLIN);
+  // As a worker does: again while there was work, then at the time that it is told.
+  EXPECT_TRUE(Until([&] {
+    const int64_t now = NowNs();
+    if (!door_->Work(now) && door_->NextNs() == INT64_MAX) return true;
+    return last.Closed();
+  }));
+  EXPECT_TRUE(last.Closed()) << "the worker sleeps, and somebody waits";
 }
 
 }  // namespace

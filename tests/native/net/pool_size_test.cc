@@ -8,11 +8,11 @@
 namespace nccltune::net {
 namespace {
 
-TEST(PoolThreads, AreAQuarterOfTheCpusWithinBounds) {
+TEST(PoolThreads, AreHalfOfTheCpusWithinBounds) {
   const NetSettings automatic;
   EXPECT_EQ(PoolThreads(automatic, 1), 2);
-  EXPECT_EQ(PoolThreads(automatic, 11), 2);
-  EXPECT_EQ(PoolThreads(automatic, 26), 6);
+  EXPECT_EQ(PoolThreads(automatic, 11), 5);
+  EXPECT_EQ(PoolThreads(automatic, 26), 13);
   EXPECT_EQ(PoolThreads(automatic, 64), 16);
   EXPECT_EQ(PoolThreads(automatic, 384), 16);
   EXPECT_EQ(PoolThreads(automatic), PoolThreads(automatic, UsableCpus()));

@@ -312,5 +312,46 @@ TEST_F(TransportTest, NullIsClosedAlready) {
   EXPECT_EQ(Close(static_cast<Receiver*>(nullptr)), abi::kSuccess);
 }
 
+// The listener is still open when one of its connections ends, as it is for a second connection.
+TEST_F(TransportTest, AConnectionThatHasEndedIsNotTakenForANewOne) {
+  Link link;
+  ASSERT_TRUE(Exchange(link, {.sizes = {10, 100'000}}));
+  const std::vector<std::byte> content = Content(8 << 20, 1);
+  Request* send = nullptr;
+  ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+  ASSERT_NE(send, nullptr);
+  link.CloseReceiver();
+  abi::Result result = abi::kSuccess;
+  EXPECT_TRUE(Until([&] {
+    bool done = false;
+    result = nccltune::net::Test(send, &done, nullptr);
+    EXPECT_EQ(Accept(link.listener, &link.receiver), abi::kSuccess);
+    return done || result != abi::kSuccess || link.receiver != nullptr;
+  }));
+  EXPECT_EQ(link.receiver, nullptr) << "nobody has connected";
+  EXPECT_EQ(result, abi::kRemoteError);
+}
+
+TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
+  Link link;
+  const std::vector<std::byte> content = Content(20'000, 1);
+  Request* send = nullptr;
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
+    ASSERT_EQ(Finish(send).result, abi::kSuccess);
+  }
+  link.CloseSender();
+  for (int i = 0; i < 10; ++i) {
+    std::vector<std::byte> buffer(content.size());
+    Request* receive = nullptr;
+    ASSERT_EQ(Receive(link.receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess) << i;
+    ASSERT_NE(receive, nullptr);
+    ASSERT_EQ(Finish(receive).result, abi::kSuccess) << i;
+    EXPECT_EQ(buffer, content);
+    // Time for the receiver to say that it has it, which nobody hears any more.
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  }
+}
+
 }  // namespace
 }  // namespace nccltune::net
