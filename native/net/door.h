@@ -92,7 +92,7 @@ class Door final : public Task {
   std::map<uint64_t, Receiver*> served_;  // null: its receiver is being made
   std::set<uint64_t> ended_;
   bool open_to_new_ = true;
-  bool waiting_ = false;  // in a backlog
+  bool waiting_ = false;                // in a backlog
   std::atomic<bool> somebody_ = false;  // before the door
   uint64_t turned_away_ = 0;
 

@@ -167,8 +167,8 @@ bool Endings::Work(int64_t now_ns) {
   if (count_ == 0 || now_ns < next_ns_) return false;
   next_ns_ = now_ns + kBetweenEndsNs;
   const std::scoped_lock lock(mutex_);
-  const size_t gone = std::erase_if(
-      all_, [&](One& one) { return one.ending.Step() || now_ns > one.until_ns; });
+  const size_t gone =
+      std::erase_if(all_, [&](One& one) { return one.ending.Step() || now_ns > one.until_ns; });
   count_ = all_.size();
   return gone != 0;
 }

@@ -78,18 +78,18 @@ void Incoming::Down(int64_t now_ns, bool bye, const std::string& why) {
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
-bool Incoming::SendNote(const Note& note, int64_t now_ns) {
+void Incoming::SendNote(const Note& note) {
   const auto bytes = Encode(note);
   // What is cumulative may be left out while the one before is still on its way.
   if (notes_left_.empty()) notes_left_.assign(bytes.begin(), bytes.end());
   iovec part = {notes_left_.data(), notes_left_.size()};
   const Moved moved = WriteSome(socket_.fd(), {&part, 1});
   if (moved.error != 0 && !moved.later()) {
-    Down(now_ns, false, ErrorWords(moved.error));
-    return false;
+    // The peer hears nothing any more. What it sent before is still to be read, and then the end.
+    notes_left_.clear();
+    return;
   }
   notes_left_.erase(notes_left_.begin(), notes_left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
-  return true;
 }
 
 void Incoming::Close(Pool& pool) {
@@ -116,7 +116,7 @@ bool ReceiveFlow::WorkUp(int64_t now_ns) {
     worked = true;
   }
   // The peer sends more when it knows of these.
-  if (!readable_ || at_ == At::kHeld || bytes_untold_ >= kTellBytes) worked |= Acknowledge(now_ns);
+  if (!readable_ || at_ == At::kHeld || bytes_untold_ >= kTellBytes) worked |= Acknowledge();
   return worked;
 }
 
@@ -235,7 +235,8 @@ ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   if (!posted && !receiver_.starved(now_ns)) {
     if (now_ns - waiting_told_ns_ < kTellWaitingNs) return Step::kWait;
     waiting_told_ns_ = now_ns;
-    return SendNote({FrameType::kWaiting, 0}, now_ns) ? Step::kWait : Step::kDown;
+    SendNote({FrameType::kWaiting, 0});
+    return Step::kWait;
   }
   held_ = kNone;
   if (posted) return Place(now_ns);
@@ -244,11 +245,12 @@ ReceiveFlow::Step ReceiveFlow::Wait(int64_t now_ns) {
   return Step::kMore;
 }
 
-bool ReceiveFlow::Acknowledge(int64_t now_ns) {
+bool ReceiveFlow::Acknowledge() {
   if (frames_told_ == frames_) return false;
   frames_told_ = frames_;
   bytes_untold_ = 0;
-  return SendNote({FrameType::kAck, frames_}, now_ns);
+  SendNote({FrameType::kAck, frames_});
+  return true;
 }
 
 void ReceiveFlow::Reset() {
@@ -316,7 +318,7 @@ void ExpressIn::ReadAll(int64_t now_ns) {
   frames_told_ = frames_;
   untold_since_ns_ = 0;
   tell_now_ = false;
-  SendNote({FrameType::kAck, frames_}, now_ns);
+  SendNote({FrameType::kAck, frames_});
 }
 
 bool ExpressIn::ReadMore(int64_t now_ns) {

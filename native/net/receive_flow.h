@@ -48,8 +48,7 @@ class Incoming : public Task {
   virtual void Reset() = 0;
 
   void Down(int64_t now_ns, bool bye, const std::string& why);
-  // Frames that were read to their end are told to the peer now. False: the flow is down.
-  bool SendNote(const Note& note, int64_t now_ns);
+  void SendNote(const Note& note);
 
   Receiver& receiver_;
   Socket socket_;
@@ -93,7 +92,7 @@ class ReceiveFlow final : public Incoming {
   Step Place(int64_t now_ns);
   Step Wait(int64_t now_ns);
   Step BodyDone(bool placed, size_t header_filled, int64_t now_ns);
-  bool Acknowledge(int64_t now_ns);
+  bool Acknowledge();
 
   enum class At { kHeader, kHeld, kBody };
   At at_ = At::kHeader;

@@ -350,8 +350,9 @@ void Sender::Fail(abi::Result result, const std::string& why) {
   for (const SendSlot& slot : slots_) {
     if (slot.busy && slot.held && !slot.complete) bytes += slot.total;
   }
-  const std::string text = "sending to " + peer_ + " on " + device_ + (bytes != 0 ? " failed with " : " ended with ") +
-                           std::to_string(bytes) + " bytes outstanding: " + why;
+  const std::string text = "sending to " + peer_ + " on " + device_ +
+                           (bytes != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
+                           " bytes outstanding: " + why;
   // A peer that ends with nothing outstanding has only been quicker than we.
   if (bytes != 0) {
     surroundings_.log.Warn(text);

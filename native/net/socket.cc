@@ -2,8 +2,8 @@
 #include "net/socket.h"
 
 #include <arpa/inet.h>
-#include <netinet/tcp.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -96,8 +96,8 @@ bool Ending::Step() {
     rest_.erase(rest_.begin(), rest_.begin() + static_cast<ptrdiff_t>(moved.bytes));
     if (rest_.empty()) shutdown(socket_.fd(), SHUT_WR);
   }
-  // What comes to a socket that is closed, or was not read before, resets the connection, and what the
-  // peer's kernel has not taken by then is lost.
+  // What comes to a socket that is closed, or was not read before, resets the connection, and what
+  // the peer's kernel has not taken by then is lost.
   std::byte unread[4096];
   iovec part = {unread, sizeof(unread)};
   Moved moved;

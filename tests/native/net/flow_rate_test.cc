@@ -164,7 +164,7 @@ TEST(ChunkFor, IsAFullOneForTheFastestAndSmallerInProportion) {
 TEST(ChunkFor, TheLastBytesAreSharedOut) {
   const uint64_t pending = 512 << 10;
   EXPECT_EQ(ChunkFor(1e9, 1e9, 4e9, pending, kGranule), pending / 4);
-  EXPECT_EQ(ChunkFor(1e9, 1e9, 8e9, 64 << 10, kGranule), 32U << 10) << "but not to crumbs";
+  EXPECT_EQ(ChunkFor(1e9, 1e9, 8e9, 256 << 10, kGranule), 128U << 10) << "but not to crumbs";
   EXPECT_EQ(ChunkFor(1e9, 1e9, 8e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
 }
 

@@ -131,7 +131,8 @@ TEST(Wire, AWelcomeComesBackAsItWas) {
       const std::optional<Welcome> read = DecodeWelcome(Encode(Welcome{release, verdict}));
       ASSERT_TRUE(read.has_value());
       EXPECT_EQ(read->release, release);
-      EXPECT_EQ(read->verdict, verdict);
+      // Of another release only that is to be trusted.
+      EXPECT_EQ(read->verdict, release == kWireRelease ? verdict : Verdict::kOtherRelease);
     }
   }
 }
