@@ -32,9 +32,9 @@ ROWS = 4
 
 def _cluster(operator: str | None = None) -> Cluster:
     """With two GPUs a node. A real MPI Operator takes the place of ours where one is named."""
-    real = os.environ.get("NCCLTUNE_MPI_OPERATOR")
+    real = os.environ.get("MPI_OPERATOR")
     if operator is None and real:
-        return Cluster(real, Path(os.environ["NCCLTUNE_MPI_OPERATOR_CRD"]), gpus=2)
+        return Cluster(real, Path(os.environ["MPI_OPERATOR_CRD"]), gpus=2)
     return Cluster(operator or "ours", gpus=2)
 
 

@@ -353,7 +353,7 @@ class Cluster:
 
 def programs_folder() -> Path:
     """Where the built programs are; skips the test where something is missing."""
-    folder = Path(os.environ.get("NCCLTUNE_KUBERNETES_BIN") or CHECKOUT / ".kubernetes")
+    folder = Path(os.environ.get("KUBERNETES_BIN") or CHECKOUT / ".kubernetes")
     if os.geteuid() != 0:
         pytest.skip("the cluster's pods are namespaces, which need root")
     if missing := [name for name in BUILT if not (folder / name).is_file()]:
