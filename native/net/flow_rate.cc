@@ -12,6 +12,16 @@ constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
 constexpr double kWeight = 0.25;
 constexpr uint64_t kSmallestTail = 128 << 10;
+// A chunk takes about so long: long enough for the calls that it costs, short in a request.
+constexpr double kChunkS = 250e-6;
+// Beside the path, the peer's thread has to come by; a queue keeps it busy until then.
+constexpr double kQueueS = 1e-3;
+
+uint64_t FullChunk(double rate) {
+  if (rate <= 0) return kFirstChunk;
+  const double bytes = std::min(rate * kChunkS, static_cast<double>(kFullChunk));
+  return std::max(static_cast<uint64_t>(bytes), kSmallestChunk);
+}
 
 }  // namespace
 
@@ -41,11 +51,12 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
 }
 
 uint64_t FlowRate::Cap() const {
-  const double in_flight = 4 * rate_ * static_cast<double>(round_trip_ns_) / kNsPerS;
+  // Not by our own round trips: what is under way already is in them, and would allow more of it.
+  const double in_flight = rate_ * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
   // Two: one is read while the other is on its way.
-  return std::max<uint64_t>(wanted, rate_ == 0 ? 2 * kFullChunk : 2 * kSmallestChunk);
+  return std::max(wanted, 2 * FullChunk(rate_));
 }
 
 int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {
@@ -54,15 +65,11 @@ int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {
   return mark.sent_ns + round_trip_ns_ + static_cast<int64_t>(std::min(ns, 60 * kNsPerS));
 }
 
-uint64_t ChunkFor(double rate, double fastest, double together, uint64_t pending,
-                  uint64_t granule) {
-  uint64_t bytes = kFullChunk;
-  if (rate > 0 && fastest > 0) {
-    bytes = static_cast<uint64_t>(static_cast<double>(kFullChunk) * std::min(rate / fastest, 1.0));
-    if (together > 0) {
-      const auto fair = static_cast<uint64_t>(static_cast<double>(pending) * rate / together);
-      bytes = std::min(bytes, std::max(fair, kSmallestTail));
-    }
+uint64_t ChunkFor(double rate, double together, uint64_t pending, uint64_t granule) {
+  uint64_t bytes = FullChunk(rate);
+  if (rate > 0 && together > 0) {
+    const auto fair = static_cast<uint64_t>(static_cast<double>(pending) * rate / together);
+    bytes = std::min(bytes, std::max(fair, kSmallestTail));
   }
   bytes = std::min(bytes, pending);
   return std::max(bytes / granule, uint64_t{1}) * granule;

@@ -11,6 +11,7 @@
 namespace nccltune::net {
 
 inline constexpr uint64_t kFullChunk = 512 << 10;
+inline constexpr uint64_t kFirstChunk = 128 << 10;
 inline constexpr uint64_t kSmallestChunk = 8 << 10;
 
 class FlowRate {
@@ -29,8 +30,12 @@ class FlowRate {
   // Bytes per second; 0 before the first acknowledgement.
   double rate() const { return rate_; }
 
-  // The shortest time from sending to acknowledgement lately; 0 before the first.
+  // The shortest time from sending to acknowledgement lately; 0 before the first. What was sent
+  // before is in it.
   int64_t round_trip_ns() const { return round_trip_ns_; }
+
+  // The shortest round trip of the path alone, which only the kernel sees.
+  void SetPathRoundTrip(int64_t ns) { path_ns_ = ns; }
 
   // May be undelivered before the next chunk is taken.
   uint64_t Cap() const;
@@ -44,11 +49,13 @@ class FlowRate {
   double rate_ = 0;
   int64_t round_trip_ns_ = 0;
   int64_t round_trip_since_ns_ = 0;
+  int64_t path_ns_ = 0;
 };
 
-// Bytes of the next chunk for a flow of `rate` where the fastest has `fastest`, `pending` bytes
-// wait and the flows together have `together`: on `granule`, at least one of it.
-uint64_t ChunkFor(double rate, double fastest, double together, uint64_t pending, uint64_t granule);
+// Bytes of the next chunk for a flow of `rate`, where `pending` bytes wait and the flows together
+// have the rate `together`: what takes the same short time on every flow, so that none is waited
+// for. On `granule`, at least one of it.
+uint64_t ChunkFor(double rate, double together, uint64_t pending, uint64_t granule);
 
 }  // namespace nccltune::net
 

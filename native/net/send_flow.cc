@@ -152,6 +152,10 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
   for (const Frame& frame : done) bytes += frame.length;
   undelivered_ -= bytes;
   rate_.Acknowledged(now_ns, bytes, done.back().mark);
+  if (now_ns - path_asked_ns_ > kBetweenTicksNs) {
+    path_asked_ns_ = now_ns;
+    rate_.SetPathRoundTrip(ShortestRoundTripNs(socket_.fd()));
+  }
   shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
   sender_.Acknowledged(done, now_ns);
   return true;
@@ -233,6 +237,7 @@ void SendFlow::WentDown() {
   writable_ = true;
   notes_ = Notes();
   rate_ = FlowRate();
+  path_asked_ns_ = 0;
   shared_rate_ = 0;
   sender_.Owed(owed);
 }

@@ -126,6 +126,7 @@ class SendFlow final : public Outgoing {
   std::vector<std::byte> rescued_;
   uint64_t reclaims_ = 0;
   int64_t late_look_ns_ = 0;
+  int64_t path_asked_ns_ = 0;
 };
 
 // The flow of small messages. The application's thread writes it; the worker does what is left.

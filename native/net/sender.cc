@@ -175,16 +175,10 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
   for (; uncut_ < next_; ++uncut_) {
     SendSlot* const slot = Find(uncut_);
     if (slot == nullptr || (slot->cut == slot->total && !slot->chunks.empty())) continue;
-    double fastest = 0;
     double together = 0;
-    for (const auto& each : flows_) {
-      if (!each->up()) continue;
-      fastest = std::max(fastest, each->rate());
-      together += each->rate();
-    }
+    for (const auto& each : flows_) together += each->up() ? each->rate() : 0;
     const uint64_t left = slot->total - slot->cut;
-    const uint64_t wanted =
-        ChunkFor(flow.rate(), fastest, together, pending_.load(), Granule(slot->total));
+    const uint64_t wanted = ChunkFor(flow.rate(), together, pending_.load(), Granule(slot->total));
     const uint64_t length = std::min({left, wanted, uint64_t{kLongestChunk}});
     slot->chunks.push_back({.offset = slot->cut, .length = static_cast<uint32_t>(length)});
     slot->cut += length;

@@ -3,7 +3,7 @@
 
 #include <arpa/inet.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -107,6 +107,15 @@ bool Ending::Step() {
   int on_its_way = 0;
   const bool told = ioctl(socket_.fd(), SIOCOUTQ, &on_its_way) == 0;
   return !moved.later() || !told || on_its_way == 0;
+}
+
+int64_t ShortestRoundTripNs(int fd) {
+  tcp_info info = {};
+  socklen_t length = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;
+  // Since Linux 4.6; before, and without a sample, all bits are set.
+  const bool known = length >= offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt);
+  return known && info.tcpi_min_rtt != UINT32_MAX ? int64_t{info.tcpi_min_rtt} * 1000 : 0;
 }
 
 socklen_t Endpoint::length() const {

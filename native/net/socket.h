@@ -65,6 +65,9 @@ class Ending {
   std::vector<std::byte> rest_;
 };
 
+// Of the path, as the kernel has seen it; 0 where it does not know.
+int64_t ShortestRoundTripNs(int fd);
+
 // An endpoint of a peer or of ours.
 struct Endpoint {
   sockaddr_storage storage = {};

@@ -35,7 +35,7 @@ TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
   FlowRate flow;
   EXPECT_EQ(flow.rate(), 0);
   EXPECT_EQ(flow.round_trip_ns(), 0);
-  EXPECT_EQ(flow.Cap(), 2 * kFullChunk) << "room for two: one is read, one is on its way";
+  EXPECT_EQ(flow.Cap(), 2 * kFirstChunk) << "room for two: one is read, one is on its way";
   EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
 }
 
@@ -151,28 +151,28 @@ TEST(FlowRate, ExpectedByDoesNotOverflowForAFlowThatStandsStill) {
   EXPECT_LT(expected, next.sent_ns + 2 * 3600 * 1000 * kMs);
 }
 
-TEST(ChunkFor, IsAFullOneForTheFastestAndSmallerInProportion) {
+TEST(ChunkFor, IsWhatTakesTheSameTimeOnEveryFlow) {
   const uint64_t much = 1 << 30;
-  EXPECT_EQ(ChunkFor(0, 0, 0, much, kGranule), kFullChunk) << "nothing is known";
-  EXPECT_EQ(ChunkFor(1e9, 1e9, 4e9, much, kGranule), kFullChunk);
-  EXPECT_EQ(ChunkFor(2e9, 1e9, 4e9, much, kGranule), kFullChunk) << "never more";
-  EXPECT_EQ(ChunkFor(5e8, 1e9, 4e9, much, kGranule), kFullChunk / 2);
-  EXPECT_EQ(ChunkFor(2.5e8, 1e9, 4e9, much, kGranule), kFullChunk / 4);
-  EXPECT_EQ(ChunkFor(1, 1e9, 4e9, much, kGranule), kGranule) << "at least one granule";
+  EXPECT_EQ(ChunkFor(0, 0, much, kGranule), kFirstChunk) << "nothing is known";
+  EXPECT_EQ(ChunkFor(8e9, 9e9, much, kGranule), kFullChunk) << "never more";
+  const uint64_t of_fast = ChunkFor(1e9, 4e9, much, kGranule);
+  EXPECT_NEAR(static_cast<double>(ChunkFor(5e8, 4e9, much, kGranule)),
+              static_cast<double>(of_fast) / 2, kGranule);
+  EXPECT_EQ(ChunkFor(1, 4e9, much, kGranule), kGranule) << "at least one granule";
 }
 
 TEST(ChunkFor, TheLastBytesAreSharedOut) {
-  const uint64_t pending = 512 << 10;
-  EXPECT_EQ(ChunkFor(1e9, 1e9, 4e9, pending, kGranule), pending / 4);
-  EXPECT_EQ(ChunkFor(1e9, 1e9, 8e9, 256 << 10, kGranule), 128U << 10) << "but not to crumbs";
-  EXPECT_EQ(ChunkFor(1e9, 1e9, 8e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
+  const uint64_t pending = 640 << 10;
+  EXPECT_EQ(ChunkFor(2e9, 8e9, pending, kGranule), pending / 4);
+  EXPECT_EQ(ChunkFor(2e9, 16e9, 256 << 10, kGranule), 128U << 10) << "but not to crumbs";
+  EXPECT_EQ(ChunkFor(2e9, 16e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
 }
 
 TEST(ChunkFor, IsAlwaysOnTheGridAndNeverNothing) {
   for (const uint64_t granule : {uint64_t{8 << 10}, uint64_t{64 << 10}, uint64_t{1 << 20}}) {
     for (const double rate : {0.0, 1.0, 3e5, 1e9, 1e12}) {
       for (const uint64_t pending : {1U, 4097U, 8192U, 300'000U, 1U << 30}) {
-        const uint64_t bytes = ChunkFor(rate, 1e9, 2e9, pending, granule);
+        const uint64_t bytes = ChunkFor(rate, 2e9, pending, granule);
         EXPECT_EQ(bytes % granule, 0U);
         EXPECT_GE(bytes, granule);
         EXPECT_LE(bytes, std::max(granule, kFullChunk));
@@ -187,9 +187,8 @@ TEST(ChunkFor, AChunkTakesAboutTheSameTimeOnUnequalFlows) {
   double together = 0;
   for (const double rate : rates) together += rate;
   for (const double rate : rates) {
-    const auto bytes = static_cast<double>(ChunkFor(rate, 1e9, together, 1 << 30, kGranule));
-    EXPECT_NEAR(bytes / rate, static_cast<double>(kFullChunk) / 1e9,
-                static_cast<double>(kGranule) / rate);
+    const auto bytes = static_cast<double>(ChunkFor(rate, together, 1 << 30, kGranule));
+    EXPECT_NEAR(bytes / rate, 250e-6, static_cast<double>(kGranule) / rate);
   }
 }
 
