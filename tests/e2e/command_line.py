@@ -6,6 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from nccltune.launch.find import find
+from nccltune.launch.flavor import Launcher
+from nccltune.model.errors import PlatformError
+
 
 def line(*words: object) -> list[str]:
     """The words that start it, for this Python."""
@@ -28,3 +34,12 @@ def nccltune(*words: object, cwd: Path, code: int = 0) -> subprocess.CompletedPr
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
+
+
+def launcher_here(name: str) -> str:
+    """The launcher's name; the test is skipped where it is not here."""
+    try:
+        find(Launcher(name))
+    except PlatformError as error:
+        pytest.skip(f"{error} ({error.hint})")
+    return name

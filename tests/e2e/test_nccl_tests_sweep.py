@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from nccltune.launch.find import find
-from nccltune.launch.flavor import Launcher
 from nccltune.model.choice import DEFAULT, choice_label
 from nccltune.model.collective import Collective
-from nccltune.model.errors import PlatformError
 from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 from tests.e2e.bench_runs import environment, eventually
+from tests.e2e.command_line import launcher_here
 
 FAKE = Path(__file__).with_name("fake_nccl_tests.py")
 SIZES = ("--sizes", "4K-1M")
@@ -205,12 +203,7 @@ def test_a_launcher_starts_a_process_for_each_gpu(build: Path) -> None:
 @pytest.fixture(params=["openmpi", "hydra"])
 def launcher(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """The options that start four processes with a launcher that is here."""
-    name: str = request.param
-    try:
-        find(Launcher(name))
-    except PlatformError as error:
-        pytest.skip(f"{error} ({error.hint})")
-    return "--launcher", name, "--gpus", "4", "--rounds", "1"
+    return "--launcher", launcher_here(request.param), "--gpus", "4", "--rounds", "1"
 
 
 def test_a_launcher_starts_them_and_hands_the_choice_on(

@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from nccltune.formats.tuner_csv import config_hash
-from nccltune.launch.find import find
-from nccltune.launch.flavor import Launcher
-from nccltune.model.errors import PlatformError
 from nccltune.model.study import Study
 from nccltune.native import tuner_path
 from nccltune.tune.proof.stock import StockProof
+from tests.e2e.command_line import launcher_here
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stock_program.py"))]
@@ -120,12 +118,7 @@ def test_a_command_that_cannot_tell_is_an_error(
 @pytest.fixture(params=["openmpi", "hydra"])
 def launcher(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """The options that start four processes of a COMMAND with a launcher that is here."""
-    name: str = request.param
-    try:
-        find(Launcher(name))
-    except PlatformError as error:
-        pytest.skip(f"{error} ({error.hint})")
-    return "--launcher", name, "--gpus", "4"
+    return "--launcher", launcher_here(request.param), "--gpus", "4"
 
 
 def test_a_launcher_hands_the_settings_of_both_runs_to_its_processes(

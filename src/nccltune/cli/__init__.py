@@ -111,8 +111,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort) as stop:
         print("interrupted; everything written so far is kept", file=sys.stderr)
         # click raises its own, from the interruption that says which signal it was.
-        said = (stop.__cause__ or stop).args
-        return 128 + (said[0] if said else signal.SIGINT)
+        return 128 + _number(stop.__cause__ or stop)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -120,6 +119,12 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the roof: what arrives here is ours to explain
         return _failure(error)
     return result if isinstance(result, int) else 0
+
+
+def _number(stop: BaseException) -> int:
+    from nccltune.launch.process import signal_of
+
+    return signal_of(stop) if isinstance(stop, KeyboardInterrupt) else signal.SIGINT
 
 
 def _usage(error: click.ClickException) -> int:

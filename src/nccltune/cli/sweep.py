@@ -2,7 +2,6 @@
 """`nccltune sweep`: measure where NCCL's choices cost time, and only there."""
 
 import contextlib
-import signal
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -137,6 +136,7 @@ def run_sweep(
     interruption. `again` is the command that resumes, `start` says what is measured on. With
     `instead` the plan is given to it and nothing is measured or written: 0."""
     from nccltune.cli.progress import watching
+    from nccltune.launch.process import signal_of
     from nccltune.measure.bench import Bench
     from nccltune.measure.identity import check_same
     from nccltune.measure.record import Record, alone
@@ -176,7 +176,7 @@ def run_sweep(
             _stopped(sweep.outcome, plan, record, again, hello.replay)
             if not isinstance(stop, KeyboardInterrupt):
                 raise
-            return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+            return 128 + signal_of(stop)
     summary = _summary(outcome.reason, outcome, plan, hello.replay, again)
     record.write_summary(summary)
     return Swept(platform, plan, outcome, summary)

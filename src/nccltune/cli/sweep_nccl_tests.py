@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,6 +94,7 @@ def _summary(outcome: "Outcome", manner: Manner) -> "Summary":
 
 def _stopped(stop: BaseException, sweep: "NcclTests", study: "Study", manner: Manner) -> int:
     """Say what is kept and how to go on. The disk may be why it stopped: nothing more is tried."""
+    from nccltune.launch.process import signal_of
     from nccltune.model.errors import StudyError
 
     outcome = sweep.outcome("interrupted")
@@ -106,7 +106,7 @@ def _stopped(stop: BaseException, sweep: "NcclTests", study: "Study", manner: Ma
     note.print(f"resume:  {manner.again}", markup=False, soft_wrap=True)
     if not isinstance(stop, KeyboardInterrupt):
         raise stop
-    return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+    return 128 + signal_of(stop)
 
 
 def _show_plan(platform: "Platform", sweep: "NcclTests", wanted: "Wanted", as_json: bool) -> None:

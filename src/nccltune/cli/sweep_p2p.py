@@ -2,7 +2,6 @@
 """`nccltune sweep --p2p`: race settings of native send/recv, each in processes of its own."""
 
 import contextlib
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -75,6 +74,7 @@ def race(path: Path, launch: "Launch", wanted: "Wanted", manner: Manner) -> int:
 
 def _stopped(stop: BaseException, driver: "Driver", study: "Study", manner: Manner) -> int:
     """Say what is kept and how to go on. The disk may be why it stopped: nothing more is tried."""
+    from nccltune.launch.process import signal_of
     from nccltune.model.errors import StudyError
 
     verdict = driver.verdict("interrupted")
@@ -85,7 +85,7 @@ def _stopped(stop: BaseException, driver: "Driver", study: "Study", manner: Mann
     note.print(f"resume:  {manner.again}", markup=False, soft_wrap=True)
     if not isinstance(stop, KeyboardInterrupt):
         raise stop
-    return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+    return 128 + signal_of(stop)
 
 
 def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":

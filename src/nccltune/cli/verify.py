@@ -2,7 +2,6 @@
 """`nccltune verify`: prove the rules, and take out what does not hold."""
 
 import contextlib
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,6 +192,7 @@ def prove(
 
     `again` is the command that resumes; `quiet` leaves out what the platform is.
     """
+    from nccltune.launch.process import signal_of
     from nccltune.model.errors import LaunchError, StudyError
     from nccltune.tune.proof.run import Hooks, Verification
 
@@ -225,7 +225,7 @@ def prove(
             note.print(f"resume:  {again}", markup=False, soft_wrap=True)
         if not isinstance(stop, KeyboardInterrupt):
             raise
-        return 128 + (stop.args[0] if stop.args else signal.SIGINT)
+        return 128 + signal_of(stop)
 
 
 def _hash(study: "Study") -> str | None:

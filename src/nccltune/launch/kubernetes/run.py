@@ -45,8 +45,8 @@ class Created(NamedTuple):
 
 
 class ClusterJob:
-    """One MPIJob or JobSet. `told` hears of every change of state; what is collected goes to
-    `folder`, the launcher's log to `output`."""
+    """One MPIJob or JobSet. `told` hears of every change of state; the launcher's log goes to
+    `output`, and beside it what explains a bad end."""
 
     def __init__(
         self,

@@ -81,20 +81,7 @@ type jobSets struct {
 }
 
 func (o *jobSets) syncAll(ctx context.Context) error {
-	found, err := o.objects.Resource(jobSetsResource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing JobSets: %w", err)
-	}
-	for i := range found.Items {
-		var set jobSet
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Items[i].Object, &set); err != nil {
-			return err
-		}
-		if err := o.sync(ctx, &set); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("JobSet %s: %w", set.Name, err)
-		}
-	}
-	return nil
+	return syncEach(ctx, o.objects.Resource(jobSetsResource), "JobSet", o.sync)
 }
 
 func (o *jobSets) sync(ctx context.Context, set *jobSet) error {

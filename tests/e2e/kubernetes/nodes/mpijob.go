@@ -76,20 +76,7 @@ type mpiOperator struct {
 }
 
 func (o *mpiOperator) syncAll(ctx context.Context) error {
-	found, err := o.objects.Resource(mpiJobs).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("listing MPIJobs: %w", err)
-	}
-	for i := range found.Items {
-		var job mpiJob
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Items[i].Object, &job); err != nil {
-			return err
-		}
-		if err := o.sync(ctx, &job); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("MPIJob %s: %w", job.Name, err)
-		}
-	}
-	return nil
+	return syncEach(ctx, o.objects.Resource(mpiJobs), "MPIJob", o.sync)
 }
 
 func (j *mpiJob) setDefaults() {
