@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "abi/tuner_types.h"
+#include "abi/nccl_types.h"
 
 namespace nccltune::abi {
 

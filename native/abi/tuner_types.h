@@ -1,46 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every version of NCCL's tuner interface shares: enumerations, constants and the logger.
-// Our own declarations of public facts, checked against NCCL 2.21 to 2.30.
+// What every version of NCCL's tuner interface shares: enumerations and constants. A tuner only
+// ever returns kSuccess: through NCCL 2.32 any other result fails the collective or the
+// communicator, whatever NCCL's header says about falling back. Our own declarations of public
+// facts, checked against NCCL 2.21 to 2.30.
 #ifndef NCCLTUNE_ABI_TUNER_TYPES_H_
 #define NCCLTUNE_ABI_TUNER_TYPES_H_
 
-#include <cstddef>
-#include <cstdint>
+#include "abi/nccl_types.h"
 
 namespace nccltune::abi {
-
-// ncclResult_t. A tuner only ever returns kSuccess: through NCCL 2.32 any other value fails the
-// collective or the communicator, whatever NCCL's header says about falling back.
-enum Result : int {
-  kSuccess = 0,
-  kUnhandledCudaError = 1,
-  kSystemError = 2,
-  kInternalError = 3,
-  kInvalidArgument = 4,
-  kInvalidUsage = 5,
-  kRemoteError = 6,
-  kInProgress = 7,
-};
-
-// ncclDebugLogLevel.
-enum LogLevel : int {
-  kLogNone = 0,
-  kLogVersion = 1,
-  kLogWarn = 2,
-  kLogInfo = 3,
-  kLogAbort = 4,
-  kLogTrace = 5,
-};
-
-// ncclDebugLogSubSys: the bits a tuner has a use for.
-inline constexpr unsigned long kSubsysInit = 0x1;
-inline constexpr unsigned long kSubsysTuning = 0x40;
-inline constexpr unsigned long kSubsysEnv = 0x80;
-
-// ncclDebugLogger_t.
-using LogFunction = void (*)(LogLevel level, unsigned long flags, const char* file, int line,
-                             const char* format, ...);
 
 // ncclFunc_t. A tuner is asked about the first five only.
 enum Collective : int {
@@ -94,7 +63,7 @@ enum ComputeCapability : int {
 enum TuningScale : int { kOneNode = 0, kTwoNodes = 1, kFourNodes = 2 };
 inline constexpr int kNumTuningScales = 3;
 
-static_assert(sizeof(Result) == 4 && sizeof(LogLevel) == 4 && sizeof(Collective) == 4);
+static_assert(sizeof(Collective) == 4);
 
 }  // namespace nccltune::abi
 

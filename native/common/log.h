@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "abi/tuner_types.h"
+#include "abi/nccl_types.h"
 
 namespace nccltune {
 

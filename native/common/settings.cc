@@ -16,7 +16,9 @@ using std::string_view_literals::operator""sv;
 constexpr std::array kSwitchWords = {"0"sv, "1"sv};
 constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
-constexpr std::array<Setting, 6> kSettings = {{
+constexpr std::array kAutoWord = {"auto"sv};
+
+constexpr std::array<Setting, 11> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -41,9 +43,76 @@ constexpr std::array<Setting, 6> kSettings = {{
      "32 hexadecimal digits that the processes of one nccltune-bench share; not read by the "
      "plugin.",
      {}},
+    {"NCCLTUNE_NET_FLOWS",
+     "auto or 1 to 64",
+     "auto",
+     "TCP connections that share the bytes of one NCCL connection. auto: by the number of threads.",
+     kAutoWord,
+     {.least = 1, .most = 64}},
+    {"NCCLTUNE_NET_THREADS",
+     "auto or 1 to 64",
+     "auto",
+     "Threads of a process that move bytes, for all its connections together. auto: by the CPUs "
+     "that the process may use.",
+     kAutoWord,
+     {.least = 1, .most = 64}},
+    {"NCCLTUNE_NET_EAGER",
+     "0 to 1M",
+     "32K",
+     "Bytes up to which a message is sent at once by the thread that asks for it.",
+     {},
+     {.least = 0, .most = 1U << 20U, .units = true}},
+    {"NCCLTUNE_NET_TIMEOUT",
+     "0 to 1000000",
+     "600",
+     "Seconds without progress after which a connection has failed. 0: never.",
+     {},
+     {.least = 0, .most = 1000000}},
+    {"NCCLTUNE_NET_PORTS",
+     "first-last of 1 to 65535",
+     "",
+     "TCP ports to listen on, for firewalls. Not set: any free one.",
+     {},
+     {.least = 1, .most = 65535, .pair = true}},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }
+
+// Without the blanks around it; empty when it is not set or set to nothing.
+std::string_view ValueOf(const Setting& setting) {
+  const char* const value = std::getenv(setting.name);
+  return value == nullptr ? std::string_view() : Trimmed(value);
+}
+
+std::string Refusal(const Setting& setting, std::string_view value, const std::string& valid) {
+  std::string warning = std::string(setting.name) + "=" + Quoted(value) + " is not " + valid + "; ";
+  const std::string_view nearest = Nearest(setting.valid, value);
+  if (!nearest.empty()) warning += "did you mean " + Quoted(nearest) + "? ";
+  if (setting.default_value.empty()) return warning + "it counts as not set";
+  return warning + "taking " + std::string(setting.default_value);
+}
+
+std::optional<uint64_t> ParseNumber(std::string_view text, const Numbers& numbers) {
+  unsigned shift = 0;
+  if (numbers.units && !text.empty()) {
+    const char unit = LowerCase(text.back());
+    shift = unit == 'k' ? 10U : unit == 'm' ? 20U : 0U;
+    if (shift != 0) text.remove_suffix(1);
+  }
+  const std::optional<uint64_t> number = ParseUnsigned(text);
+  if (!number || *number > numbers.most >> shift) return std::nullopt;
+  const uint64_t value = *number << shift;
+  return value < numbers.least ? std::nullopt : std::optional(value);
+}
+
+std::optional<NumberRange> ParseRange(std::string_view text, const Numbers& numbers) {
+  const size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = ParseNumber(Trimmed(text.substr(0, dash)), numbers);
+  const auto last = ParseNumber(Trimmed(text.substr(dash + 1)), numbers);
+  if (!first || !last || *first > *last) return std::nullopt;
+  return NumberRange{.first = *first, .last = *last};
+}
 
 }  // namespace
 
@@ -56,19 +125,32 @@ std::string ReadPath(SettingId id) {
 
 std::string_view ReadWord(SettingId id, std::vector<std::string>* warnings) {
   const Setting& setting = Of(id);
-  const char* const value = std::getenv(setting.name);
-  if (value == nullptr) return setting.default_value;
-  const std::string_view word = Trimmed(value);
+  const std::string_view word = ValueOf(setting);
   if (word.empty()) return setting.default_value;
   for (const std::string_view valid : setting.valid) {
     if (valid == word) return valid;
   }
-  std::string warning = std::string(setting.name) + "=" + Quoted(word) + " is not one of " +
-                        Listed(setting.valid) + "; ";
-  const std::string_view nearest = Nearest(setting.valid, word);
-  if (!nearest.empty()) warning += "did you mean " + Quoted(nearest) + "? ";
-  warnings->push_back(warning + "taking " + std::string(setting.default_value));
+  warnings->push_back(Refusal(setting, word, "one of " + Listed(setting.valid)));
   return setting.default_value;
+}
+
+std::optional<uint64_t> ReadNumber(SettingId id, std::vector<std::string>* warnings) {
+  const Setting& setting = Of(id);
+  const std::string_view text = ValueOf(setting);
+  if (NumberOf(setting.valid, text).has_value()) return std::nullopt;
+  const std::optional<uint64_t> number = ParseNumber(text, setting.numbers);
+  if (number) return number;
+  if (!text.empty()) warnings->push_back(Refusal(setting, text, std::string(setting.type)));
+  return ParseNumber(setting.default_value, setting.numbers);
+}
+
+std::optional<NumberRange> ReadRange(SettingId id, std::vector<std::string>* warnings) {
+  const Setting& setting = Of(id);
+  const std::string_view text = ValueOf(setting);
+  const std::optional<NumberRange> range = ParseRange(text, setting.numbers);
+  if (range) return range;
+  if (!text.empty()) warnings->push_back(Refusal(setting, text, std::string(setting.type)));
+  return ParseRange(setting.default_value, setting.numbers);
 }
 
 std::vector<std::string> UnknownSettings() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "abi/tuner_v4.h"
-#include "tuner/export.h"
+#include "common/export.h"
 #include "tuner/plugin.h"
 
 namespace nccltune::tuner {

@@ -29,7 +29,7 @@ VERBS = {
     "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
-    "env": "the lines that deploy the rules: shell, nccl.conf, job file",
+    "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
 }
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.
 Kept here so that `nccltune --help` imports no verb."""

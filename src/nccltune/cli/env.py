@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune env`: the lines that deploy the rules."""
+"""`nccltune env`: the lines that deploy the rules, and the network plugin."""
 
+import json
 import os
 import shlex
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -13,13 +16,16 @@ EPILOG = """\b
 Examples:
   eval "$(nccltune env studies/h200x4)"
   nccltune env studies/h200x4 --format nccl.conf | sudo tee -a /etc/nccl.conf
+  nccltune env --net --format mpirun
 """
 
 FORMATS = ("shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker")
+WITHOUT_COMMENTS = ("mpirun", "docker")
+"""These are parts of one line: what a setting means is said on stderr."""
 
 
 @click.command(epilog=EPILOG)
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--format",
     "form",
@@ -34,11 +40,27 @@ FORMATS = ("shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker")
 @click.option(
     "--config-path", type=click.Path(path_type=Path), help="Where the file will be on the nodes."
 )
+@click.option("--net", is_flag=True, help="The network plugin for TCP, too, or alone.")
+@click.option(
+    "--net-plugin",
+    type=click.Path(path_type=Path),
+    help="Where the network plugin will be on the nodes.",
+)
+@click.option(
+    "--nccl", metavar="VERSION", help="NCCL on the nodes (2.28.9): what it needs for --net."
+)
 @json_option()
 def command(
-    config: Path, form: str, plugin: Path | None, config_path: Path | None, as_json: bool
+    config: Path | None,
+    form: str,
+    plugin: Path | None,
+    config_path: Path | None,
+    net: bool,
+    net_plugin: Path | None,
+    nccl: str | None,
+    as_json: bool,
 ) -> None:
-    """Print the two settings that make stock NCCL load the rules.
+    """Print the settings that make stock NCCL load the rules, or with --net the network plugin.
 
     CONFIG is a study or a tuner configuration. Settings of send/recv that a study recommends
     (sweep --p2p) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
@@ -46,6 +68,41 @@ def command(
     """
     from rich.markup import escape
 
+    from nccltune.cli.env_net import net_conflicts, net_deployment
+
+    if config is None and not net:
+        raise click.UsageError("Missing argument 'CONFIG' (or --net for the network plugin).")
+    if not net and (net_plugin is not None or nccl is not None):
+        raise click.UsageError("--net-plugin and --nccl are for --net.")
+    rules: int | None = None
+    settings: dict[str, str] = {}
+    meanings: dict[str, str] = {}
+    warnings: list[str] = []
+    if config is not None:
+        settings, rules, warnings = _deploy_rules(config, plugin, config_path)
+        warnings += conflicts(os.environ.copy())
+    if net:
+        deployed = net_deployment(plugin=net_plugin, nccl=nccl)
+        settings |= deployed.settings
+        meanings = deployed.meanings
+        warnings += deployed.notes + net_conflicts(os.environ.copy(), deployed.settings)
+    note = stderr()
+    if as_json:
+        shown: dict[str, object] = {"settings": settings, "rules": rules}
+        print_json(shown | ({"meanings": meanings} if net else {}))
+    else:
+        click.echo(_lines(settings, form, meanings))
+        if form in WITHOUT_COMMENTS:
+            for name, meaning in meanings.items():
+                note.print(f"{name}: {meaning}", style="dim", markup=False)
+    for warning in warnings:
+        note.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+
+
+def _deploy_rules(
+    config: Path, plugin: Path | None, config_path: Path | None
+) -> tuple[dict[str, str], int, list[str]]:
+    """The settings, how many rules they load, and what is wrong with those."""
     from nccltune.formats.nccl_conf import read_conf
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
@@ -54,26 +111,18 @@ def command(
     path = config / "tuner.conf" if config.is_dir() else config
     p2p = config / "p2p.conf"
     settings = read_conf(p2p) if p2p.is_file() else {}
-    if not path.is_file() and not settings:
+    if not path.is_file():
+        if settings:
+            return settings, 0, []
         raise InputError(
             "no such configuration", where=str(path), hint=f"make it: nccltune tune {config}"
         )
-    read = read_rules(path) if path.is_file() else None
-    if read is not None:
-        settings |= deployment(path, plugin=plugin, config_path=config_path)
-    if as_json:
-        print_json({"settings": settings, "rules": len(read.rules) if read else 0})
-    else:
-        click.echo(_lines(settings, form))
-    note = stderr()
-    if read is not None and read.problems:
-        note.print(
-            f"[yellow]warning:[/yellow] {escape(str(path))} has "
-            f"{count(len(read.problems), 'bad line')} for the plugin to leave out: nccltune lint "
-            f"{escape(shlex.quote(str(path)))}"
-        )
-    for warning in conflicts(os.environ.copy()):
-        note.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+    read = read_rules(path)
+    settings |= deployment(path, plugin=plugin, config_path=config_path)
+    bad = count(len(read.problems), "bad line")
+    command = f"nccltune lint {shlex.quote(str(path))}"
+    wrong = [f"{path} has {bad} for the plugin to leave out: {command}"] if read.problems else []
+    return settings, len(read.rules), wrong
 
 
 def deployment(
@@ -110,24 +159,26 @@ def conflicts(environment: dict[str, str]) -> list[str]:
     return found
 
 
-def _lines(settings: dict[str, str], form: str) -> str:
+def _lines(settings: dict[str, str], form: str, meanings: Mapping[str, str]) -> str:
+    """The settings as they stand in `form`, each under what it means where that is known."""
     from nccltune.model.errors import InputError
 
     pairs = settings.items()
-    if form == "nccl.conf":
-        for name, value in pairs:
-            if "\n" in value:
-                raise InputError(f"{name}: nccl.conf cannot hold a path with a line break")
-        # NCCL takes everything behind the sign, quotes included.
-        return "\n".join(f"{name}={value}" for name, value in pairs)
     if form == "mpirun":
         return " ".join(f"-x {shlex.quote(f'{name}={value}')}" for name, value in pairs)
     if form == "docker":
         return " ".join(f"-e {shlex.quote(f'{name}={value}')}" for name, value in pairs)
-    if form == "kubernetes":
-        import json
-
-        return "env:\n" + "\n".join(
-            f"- name: {name}\n  value: {json.dumps(value)}" for name, value in pairs
-        )
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in pairs)
+    lines = ["env:"] if form == "kubernetes" else []
+    for name, value in pairs:
+        if name in meanings:
+            lines += textwrap.wrap(meanings[name], 96, initial_indent="# ", subsequent_indent="# ")
+        if form == "kubernetes":
+            lines += [f"- name: {name}", f"  value: {json.dumps(value)}"]
+        elif form == "nccl.conf":
+            if "\n" in value:
+                raise InputError(f"{name}: nccl.conf cannot hold a path with a line break")
+            # NCCL takes everything behind the sign, quotes included.
+            lines.append(f"{name}={value}")
+        else:
+            lines.append(f"export {name}={shlex.quote(value)}")
+    return "\n".join(lines)

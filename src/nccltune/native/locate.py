@@ -10,6 +10,7 @@ from nccltune.model.errors import PlatformError
 ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
 """A folder with `lib/` and `bin/` to be used in place of the installed one."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
+NET = Path("lib", "libnccl-net-nccltune.so")
 HOST = Path("bin", "nccltune-host")
 BENCH = Path("bin", "nccltune-bench")
 
@@ -20,6 +21,14 @@ def tuner_path() -> Path:
     Raises PlatformError when it is not installed.
     """
     return _find(TUNER, "the tuner plugin")
+
+
+def net_path() -> Path:
+    """Our network plugin, as an absolute path.
+
+    Raises PlatformError when it is not installed.
+    """
+    return _find(NET, "the network plugin")
 
 
 def host_path() -> Path:

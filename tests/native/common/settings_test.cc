@@ -5,35 +5,55 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 
 namespace nccltune {
 namespace {
 
-TEST(Settings, EachStandsInTheReferenceWithTypeAndDefault) {
-  std::ifstream page(REFERENCE_PAGE);
-  ASSERT_TRUE(page.is_open()) << REFERENCE_PAGE;
+std::string PageOf(const Setting& setting) {
+  const bool net = std::string_view(setting.name).starts_with("NCCLTUNE_NET_");
+  const std::string path =
+      std::string(REFERENCE_PAGES) + (net ? "/net-plugin.md" : "/tuner-plugin.md");
+  std::ifstream page(path);
+  EXPECT_TRUE(page.is_open()) << path;
   std::stringstream text;
   text << page.rdbuf();
+  return text.str();
+}
+
+TEST(Settings, EachStandsInTheReferenceWithTypeAndDefault) {
   for (const Setting& setting : Settings()) {
     std::string type(setting.type);
     for (size_t bar = type.find('|'); bar != std::string::npos; bar = type.find('|', bar + 6)) {
       type.replace(bar, 1, "` or `");
     }
-    if (!setting.valid.empty()) type = "`" + type + "`";
+    if (!setting.valid.empty() && setting.numbers.most == 0) type = "`" + type + "`";
     const std::string value =
         setting.default_value.empty() ? "not set" : "`" + std::string(setting.default_value) + "`";
     const std::string row =
         "| `" + std::string(setting.name) + "` | " + type + " | " + value + " | ";
-    EXPECT_NE(text.str().find(row), std::string::npos) << "no table row begins with: " << row;
+    EXPECT_NE(PageOf(setting).find(row), std::string::npos) << "no table row begins with: " << row;
   }
 }
 
 TEST(Settings, DefaultsAreValid) {
   for (const Setting& setting : Settings()) {
-    if (setting.valid.empty()) continue;
-    EXPECT_TRUE(NumberOf(setting.valid, setting.default_value).has_value()) << setting.name;
+    if (setting.valid.empty() && setting.numbers.most == 0) continue;
+    if (NumberOf(setting.valid, setting.default_value).has_value()) continue;
+    // Whoever sets the default says nothing new, and is not told that it is wrong.
+    ASSERT_GT(setting.numbers.most, 0U) << setting.name;
+    if (setting.default_value.empty()) continue;
+    const auto id = static_cast<SettingId>(&setting - Settings().data());
+    std::vector<std::string> warnings;
+    unsetenv(setting.name);
+    const std::optional<uint64_t> unset = ReadNumber(id, &warnings);
+    setenv(setting.name, std::string(setting.default_value).c_str(), 1);
+    EXPECT_EQ(ReadNumber(id, &warnings), unset) << setting.name;
+    unsetenv(setting.name);
+    EXPECT_TRUE(unset.has_value()) << setting.name;
+    EXPECT_TRUE(warnings.empty()) << warnings.front();
   }
 }
 
@@ -50,6 +70,74 @@ TEST(Settings, WordsAreReadWithoutTheBlanksAroundThem) {
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_EQ(warnings[0],
             "NCCLTUNE_STALE='of' is not one of warn off; did you mean 'off'? taking warn");
+}
+
+// What ReadNumber makes of a value, with its warning behind it if there is one.
+std::string Number(SettingId id, const char* value) {
+  const char* const name = Settings()[static_cast<size_t>(id)].name;
+  setenv(name, value, 1);
+  std::vector<std::string> warnings;
+  const std::optional<uint64_t> number = ReadNumber(id, &warnings);
+  unsetenv(name);
+  std::string text = number ? std::to_string(*number) : "none";
+  for (const std::string& warning : warnings) text += " " + warning;
+  return text;
+}
+
+TEST(Settings, NumbersAreReadInTheirRange) {
+  EXPECT_EQ(Number(SettingId::kNetFlows, " 64 "), "64");
+  EXPECT_EQ(Number(SettingId::kNetFlows, "1"), "1");
+  EXPECT_EQ(Number(SettingId::kNetFlows, "auto"), "none");
+  EXPECT_EQ(Number(SettingId::kNetFlows, ""), "none");
+  EXPECT_EQ(Number(SettingId::kNetTimeout, ""), "600");
+  EXPECT_EQ(Number(SettingId::kNetTimeout, "0"), "0");
+}
+
+TEST(Settings, NumbersMayHaveUnitsWhereTheyAreBytes) {
+  EXPECT_EQ(Number(SettingId::kNetEager, "8k"), "8192");
+  EXPECT_EQ(Number(SettingId::kNetEager, "1M"), "1048576");
+  EXPECT_EQ(Number(SettingId::kNetEager, "1024K"), "1048576");
+  EXPECT_EQ(Number(SettingId::kNetEager, "0"), "0");
+  EXPECT_EQ(Number(SettingId::kNetTimeout, "1K"),
+            "600 NCCLTUNE_NET_TIMEOUT='1K' is not 0 to 1000000; taking 600");
+}
+
+TEST(Settings, NumbersThatAreNotValidAreNamed) {
+  for (const char* const value : {"0", "65", "-1", "8 flows", "1e3", "18446744073709551616"}) {
+    EXPECT_EQ(
+        Number(SettingId::kNetFlows, value),
+        std::string("none NCCLTUNE_NET_FLOWS='") + value + "' is not auto or 1 to 64; taking auto");
+  }
+  EXPECT_EQ(Number(SettingId::kNetFlows, "Auto"),
+            "none NCCLTUNE_NET_FLOWS='Auto' is not auto or 1 to 64; did you mean 'auto'? taking "
+            "auto");
+  for (const char* const value : {"2M", "1025K", "K", "18446744073709551615M"}) {
+    EXPECT_EQ(Number(SettingId::kNetEager, value),
+              std::string("32768 NCCLTUNE_NET_EAGER='") + value + "' is not 0 to 1M; taking 32K");
+  }
+}
+
+// As Number, of a range.
+std::string Range(const char* value) {
+  setenv("NCCLTUNE_NET_PORTS", value, 1);
+  std::vector<std::string> warnings;
+  const std::optional<NumberRange> range = ReadRange(SettingId::kNetPorts, &warnings);
+  unsetenv("NCCLTUNE_NET_PORTS");
+  std::string text =
+      range ? std::to_string(range->first) + ".." + std::to_string(range->last) : "none";
+  for (const std::string& warning : warnings) text += " " + warning;
+  return text;
+}
+
+TEST(Settings, RangesAreTwoNumbers) {
+  EXPECT_EQ(Range("50000-50999"), "50000..50999");
+  EXPECT_EQ(Range(" 1 - 65535 "), "1..65535");
+  EXPECT_EQ(Range("7000-7000"), "7000..7000");
+  EXPECT_EQ(Range(""), "none");
+  for (const char* const value : {"50000", "50999-50000", "0-5", "1-65536", "1-2-3", "-", "a-b"}) {
+    EXPECT_EQ(Range(value), std::string("none NCCLTUNE_NET_PORTS='") + value +
+                                "' is not first-last of 1 to 65535; it counts as not set");
+  }
 }
 
 TEST(Settings, PathsAreReadAsTheyAre) {

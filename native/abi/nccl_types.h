@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all kinds of NCCL plugins share: results and the logger.
+// Our own declarations of public facts, checked against NCCL 2.13 to 2.30.
+#ifndef NCCLTUNE_ABI_NCCL_TYPES_H_
+#define NCCLTUNE_ABI_NCCL_TYPES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nccltune::abi {
+
+// ncclResult_t.
+enum Result : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+};
+
+// ncclDebugLogLevel.
+enum LogLevel : int {
+  kLogNone = 0,
+  kLogVersion = 1,
+  kLogWarn = 2,
+  kLogInfo = 3,
+  kLogAbort = 4,
+  kLogTrace = 5,
+};
+
+// ncclDebugLogSubSys: the bits that a plugin has a use for.
+inline constexpr unsigned long kSubsysInit = 0x1;
+inline constexpr unsigned long kSubsysNet = 0x10;
+inline constexpr unsigned long kSubsysTuning = 0x40;
+inline constexpr unsigned long kSubsysEnv = 0x80;
+
+// ncclDebugLogger_t.
+using LogFunction = void (*)(LogLevel level, unsigned long flags, const char* file, int line,
+                             const char* format, ...);
+
+static_assert(sizeof(Result) == 4 && sizeof(LogLevel) == 4);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NCCL_TYPES_H_

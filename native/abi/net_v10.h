@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Net interface v10, symbol ncclNetPlugin_v10, since NCCL 2.26.
+// Native in 2.26 and 2.27; accepted later when no newer symbol is exported.
+// Adds the traffic class to connect, and the profiler's callback and handles.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_NET_V10_H_
+#define NCCLTUNE_ABI_NET_V10_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_types.h"
+#include "abi/net_v9.h"
+
+namespace nccltune::abi {
+
+using NetPropertiesV10 = NetPropertiesV9;
+
+struct NetV10 {
+  const char* name;
+
+  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  Result (*init)(LogFunction log, NetProfilerCallback profiler);
+
+  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
+  // difference for the number of them, and their indices for the next ones.
+  Result (*devices)(int* count);
+
+  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  Result (*get_properties)(int device, NetPropertiesV10* properties);
+
+  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  Result (*listen)(int device, void* handle, void** listen_comm);
+
+  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // `config`, `send_device` and `recv_device` may be null.
+  Result (*connect)(int device, NetCommConfig* config, void* handle, void** send_comm,
+                    NetDeviceHandle** send_device);
+  Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
+
+  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  Result (*reg_mr)(void* comm, void* data, size_t size, int type, void** mhandle);
+
+  // Optional (may be null).
+  Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** mhandle);
+  Result (*dereg_mr)(void* comm, void* mhandle);
+
+  // *request null after success: "not now", and NCCL calls again. `phandle` and `phandles` may be
+  // null.
+  Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void* phandle,
+                  void** request);
+
+  // *request may hold kNetOptionalReceiveCompletion before the call.
+  Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
+                  void** mhandles, void** phandles, void** request);
+
+  // Only of memory of kPointerCuda.
+  Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
+                   void** request);
+
+  // `sizes` may be null.
+  Result (*test)(void* request, int* done, int* sizes);
+
+  Result (*close_send)(void* send_comm);
+  Result (*close_recv)(void* recv_comm);
+  Result (*close_listen)(void* listen_comm);
+
+  // Optional, for networks that code on the GPU takes part in.
+  Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
+  Result (*irecv_consumed)(void* recv_comm, int count, void* request);
+
+  // Optional. *device is the new index.
+  Result (*make_v_device)(int* device, NetVDeviceOf4* members);
+};
+
+static_assert(offsetof(NetV10, name) == 0);
+static_assert(offsetof(NetV10, init) == 8);
+static_assert(offsetof(NetV10, devices) == 16);
+static_assert(offsetof(NetV10, get_properties) == 24);
+static_assert(offsetof(NetV10, listen) == 32);
+static_assert(offsetof(NetV10, connect) == 40);
+static_assert(offsetof(NetV10, accept) == 48);
+static_assert(offsetof(NetV10, reg_mr) == 56);
+static_assert(offsetof(NetV10, reg_mr_dma_buf) == 64);
+static_assert(offsetof(NetV10, dereg_mr) == 72);
+static_assert(offsetof(NetV10, isend) == 80);
+static_assert(offsetof(NetV10, irecv) == 88);
+static_assert(offsetof(NetV10, iflush) == 96);
+static_assert(offsetof(NetV10, test) == 104);
+static_assert(offsetof(NetV10, close_send) == 112);
+static_assert(offsetof(NetV10, close_recv) == 120);
+static_assert(offsetof(NetV10, close_listen) == 128);
+static_assert(offsetof(NetV10, get_device_mr) == 136);
+static_assert(offsetof(NetV10, irecv_consumed) == 144);
+static_assert(offsetof(NetV10, make_v_device) == 152);
+static_assert(sizeof(NetV10) == 160);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NET_V10_H_

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Net interface v11, symbol ncclNetPlugin_v11, since NCCL 2.28.
+// Native in 2.28 and 2.29; accepted later when no newer symbol is exported.
+// Adds a context for each communicator, which init makes and finalize ends.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_NET_V11_H_
+#define NCCLTUNE_ABI_NET_V11_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_types.h"
+
+namespace nccltune::abi {
+
+struct NetPropertiesV11 {
+  const char* name;      // unique; belongs to the plugin and must stay
+  const char* pci_path;  // the device's folder in sysfs; null: virtual
+  uint64_t guid;         // of the chip, the same for all its functions
+  int ptr_support;       // bits of kPointer*
+  int reg_is_global;     // 1: registered for every connection at once
+  int force_flush;
+  int speed;  // Mb/s
+  int port;
+  float latency;  // us
+  int max_comms;
+  int max_recvs;  // buffers of one irecv
+  NetDeviceType net_device_type;
+  int net_device_version;
+  NetVDeviceOf4 v_device;
+  size_t max_p2p_bytes;
+  size_t max_coll_bytes;
+  int max_multi_request_size;
+};
+static_assert(offsetof(NetPropertiesV11, name) == 0);
+static_assert(offsetof(NetPropertiesV11, pci_path) == 8);
+static_assert(offsetof(NetPropertiesV11, guid) == 16);
+static_assert(offsetof(NetPropertiesV11, ptr_support) == 24);
+static_assert(offsetof(NetPropertiesV11, reg_is_global) == 28);
+static_assert(offsetof(NetPropertiesV11, force_flush) == 32);
+static_assert(offsetof(NetPropertiesV11, speed) == 36);
+static_assert(offsetof(NetPropertiesV11, port) == 40);
+static_assert(offsetof(NetPropertiesV11, latency) == 44);
+static_assert(offsetof(NetPropertiesV11, max_comms) == 48);
+static_assert(offsetof(NetPropertiesV11, max_recvs) == 52);
+static_assert(offsetof(NetPropertiesV11, net_device_type) == 56);
+static_assert(offsetof(NetPropertiesV11, net_device_version) == 60);
+static_assert(offsetof(NetPropertiesV11, v_device) == 64);
+static_assert(offsetof(NetPropertiesV11, max_p2p_bytes) == 88);
+static_assert(offsetof(NetPropertiesV11, max_coll_bytes) == 96);
+static_assert(offsetof(NetPropertiesV11, max_multi_request_size) == 104);
+static_assert(sizeof(NetPropertiesV11) == 112);
+
+struct NetV11 {
+  const char* name;
+
+  // Once per communicator; those made by ncclCommSplit with shared resources use their parent's
+  // context.
+  Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
+                 NetProfilerCallback profiler);
+
+  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
+  // difference for the number of them, and their indices for the next ones.
+  Result (*devices)(int* count);
+
+  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  Result (*get_properties)(int device, NetPropertiesV11* properties);
+
+  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  Result (*listen)(void* context, int device, void* handle, void** listen_comm);
+
+  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // `send_device` and `recv_device` may be null.
+  Result (*connect)(void* context, int device, void* handle, void** send_comm,
+                    NetDeviceHandle** send_device);
+  Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
+
+  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  Result (*reg_mr)(void* comm, void* data, size_t size, int type, void** mhandle);
+
+  // Optional (may be null).
+  Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** mhandle);
+  Result (*dereg_mr)(void* comm, void* mhandle);
+
+  // *request null after success: "not now", and NCCL calls again. `phandle` and `phandles` may be
+  // null.
+  Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void* phandle,
+                  void** request);
+
+  // *request may hold kNetOptionalReceiveCompletion before the call.
+  Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
+                  void** mhandles, void** phandles, void** request);
+
+  // Only of memory of kPointerCuda.
+  Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
+                   void** request);
+
+  // `sizes` may be null.
+  Result (*test)(void* request, int* done, int* sizes);
+
+  Result (*close_send)(void* send_comm);
+  Result (*close_recv)(void* recv_comm);
+  Result (*close_listen)(void* listen_comm);
+
+  // Optional, for networks that code on the GPU takes part in.
+  Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
+  Result (*irecv_consumed)(void* recv_comm, int count, void* request);
+
+  // Optional. *device is the new index.
+  Result (*make_v_device)(int* device, NetVDeviceOf4* members);
+
+  // Not optional, unlike what follows.
+  Result (*finalize)(void* context);
+  Result (*set_net_attr)(void* context, NetAttr* attributes);
+};
+
+static_assert(offsetof(NetV11, name) == 0);
+static_assert(offsetof(NetV11, init) == 8);
+static_assert(offsetof(NetV11, devices) == 16);
+static_assert(offsetof(NetV11, get_properties) == 24);
+static_assert(offsetof(NetV11, listen) == 32);
+static_assert(offsetof(NetV11, connect) == 40);
+static_assert(offsetof(NetV11, accept) == 48);
+static_assert(offsetof(NetV11, reg_mr) == 56);
+static_assert(offsetof(NetV11, reg_mr_dma_buf) == 64);
+static_assert(offsetof(NetV11, dereg_mr) == 72);
+static_assert(offsetof(NetV11, isend) == 80);
+static_assert(offsetof(NetV11, irecv) == 88);
+static_assert(offsetof(NetV11, iflush) == 96);
+static_assert(offsetof(NetV11, test) == 104);
+static_assert(offsetof(NetV11, close_send) == 112);
+static_assert(offsetof(NetV11, close_recv) == 120);
+static_assert(offsetof(NetV11, close_listen) == 128);
+static_assert(offsetof(NetV11, get_device_mr) == 136);
+static_assert(offsetof(NetV11, irecv_consumed) == 144);
+static_assert(offsetof(NetV11, make_v_device) == 152);
+static_assert(offsetof(NetV11, finalize) == 160);
+static_assert(offsetof(NetV11, set_net_attr) == 168);
+static_assert(sizeof(NetV11) == 176);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NET_V11_H_

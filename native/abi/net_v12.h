@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Net interface v12, symbol ncclNetPlugin_v12, since NCCL 2.30.
+// Native in 2.30.
+// As v11; eight devices in one, rails and planes.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_NET_V12_H_
+#define NCCLTUNE_ABI_NET_V12_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_types.h"
+
+namespace nccltune::abi {
+
+struct NetPropertiesV12 {
+  const char* name;      // unique; belongs to the plugin and must stay
+  const char* pci_path;  // the device's folder in sysfs; null: virtual
+  uint64_t guid;         // of the chip, the same for all its functions
+  int ptr_support;       // bits of kPointer*
+  int reg_is_global;     // 1: registered for every connection at once
+  int force_flush;
+  int speed;  // Mb/s
+  int port;
+  float latency;  // us
+  int max_comms;
+  int max_recvs;  // buffers of one irecv
+  NetDeviceType net_device_type;
+  int net_device_version;
+  NetVDeviceOf8 v_device;
+  size_t max_p2p_bytes;
+  size_t max_coll_bytes;
+  int max_multi_request_size;
+  int16_t rail_id;   // kNetUndefined: none
+  int16_t plane_id;  // kNetUndefined: none
+};
+static_assert(offsetof(NetPropertiesV12, name) == 0);
+static_assert(offsetof(NetPropertiesV12, pci_path) == 8);
+static_assert(offsetof(NetPropertiesV12, guid) == 16);
+static_assert(offsetof(NetPropertiesV12, ptr_support) == 24);
+static_assert(offsetof(NetPropertiesV12, reg_is_global) == 28);
+static_assert(offsetof(NetPropertiesV12, force_flush) == 32);
+static_assert(offsetof(NetPropertiesV12, speed) == 36);
+static_assert(offsetof(NetPropertiesV12, port) == 40);
+static_assert(offsetof(NetPropertiesV12, latency) == 44);
+static_assert(offsetof(NetPropertiesV12, max_comms) == 48);
+static_assert(offsetof(NetPropertiesV12, max_recvs) == 52);
+static_assert(offsetof(NetPropertiesV12, net_device_type) == 56);
+static_assert(offsetof(NetPropertiesV12, net_device_version) == 60);
+static_assert(offsetof(NetPropertiesV12, v_device) == 64);
+static_assert(offsetof(NetPropertiesV12, max_p2p_bytes) == 104);
+static_assert(offsetof(NetPropertiesV12, max_coll_bytes) == 112);
+static_assert(offsetof(NetPropertiesV12, max_multi_request_size) == 120);
+static_assert(offsetof(NetPropertiesV12, rail_id) == 124);
+static_assert(offsetof(NetPropertiesV12, plane_id) == 126);
+static_assert(sizeof(NetPropertiesV12) == 128);
+
+struct NetV12 {
+  const char* name;
+
+  // Once per communicator; those made by ncclCommSplit with shared resources use their parent's
+  // context.
+  Result (*init)(void** context, uint64_t communicator_id, NetCommConfig* config, LogFunction log,
+                 NetProfilerCallback profiler);
+
+  // Plain devices before the first make_v_device, after that those it made as well: NCCL takes the
+  // difference for the number of them, and their indices for the next ones.
+  Result (*devices)(int* count);
+
+  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  Result (*get_properties)(int device, NetPropertiesV12* properties);
+
+  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  Result (*listen)(void* context, int device, void* handle, void** listen_comm);
+
+  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // `send_device` and `recv_device` may be null.
+  Result (*connect)(void* context, int device, void* handle, void** send_comm,
+                    NetDeviceHandle** send_device);
+  Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
+
+  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  Result (*reg_mr)(void* comm, void* data, size_t size, int type, void** mhandle);
+
+  // Optional (may be null).
+  Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** mhandle);
+  Result (*dereg_mr)(void* comm, void* mhandle);
+
+  // *request null after success: "not now", and NCCL calls again. `phandle` and `phandles` may be
+  // null.
+  Result (*isend)(void* send_comm, void* data, size_t size, int tag, void* mhandle, void* phandle,
+                  void** request);
+
+  // *request may hold kNetOptionalReceiveCompletion before the call.
+  Result (*irecv)(void* recv_comm, int count, void** data, size_t* sizes, int* tags,
+                  void** mhandles, void** phandles, void** request);
+
+  // Only of memory of kPointerCuda.
+  Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
+                   void** request);
+
+  // `sizes` may be null.
+  Result (*test)(void* request, int* done, int* sizes);
+
+  Result (*close_send)(void* send_comm);
+  Result (*close_recv)(void* recv_comm);
+  Result (*close_listen)(void* listen_comm);
+
+  // Optional, for networks that code on the GPU takes part in.
+  Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
+  Result (*irecv_consumed)(void* recv_comm, int count, void* request);
+
+  // Optional. *device is the new index.
+  Result (*make_v_device)(int* device, NetVDeviceOf8* members);
+
+  // Not optional, unlike what follows.
+  Result (*finalize)(void* context);
+  Result (*set_net_attr)(void* context, NetAttr* attributes);
+};
+
+static_assert(offsetof(NetV12, name) == 0);
+static_assert(offsetof(NetV12, init) == 8);
+static_assert(offsetof(NetV12, devices) == 16);
+static_assert(offsetof(NetV12, get_properties) == 24);
+static_assert(offsetof(NetV12, listen) == 32);
+static_assert(offsetof(NetV12, connect) == 40);
+static_assert(offsetof(NetV12, accept) == 48);
+static_assert(offsetof(NetV12, reg_mr) == 56);
+static_assert(offsetof(NetV12, reg_mr_dma_buf) == 64);
+static_assert(offsetof(NetV12, dereg_mr) == 72);
+static_assert(offsetof(NetV12, isend) == 80);
+static_assert(offsetof(NetV12, irecv) == 88);
+static_assert(offsetof(NetV12, iflush) == 96);
+static_assert(offsetof(NetV12, test) == 104);
+static_assert(offsetof(NetV12, close_send) == 112);
+static_assert(offsetof(NetV12, close_recv) == 120);
+static_assert(offsetof(NetV12, close_listen) == 128);
+static_assert(offsetof(NetV12, get_device_mr) == 136);
+static_assert(offsetof(NetV12, irecv_consumed) == 144);
+static_assert(offsetof(NetV12, make_v_device) == 152);
+static_assert(offsetof(NetV12, finalize) == 160);
+static_assert(offsetof(NetV12, set_net_attr) == 168);
+static_assert(sizeof(NetV12) == 176);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NET_V12_H_

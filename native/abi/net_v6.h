@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Net interface v6, symbol ncclNetPlugin_v6, since NCCL 2.13.
+// Native in 2.13 to 2.18; accepted by every later version when no newer symbol is exported.
+// The first version with DMA-BUF registration.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_NET_V6_H_
+#define NCCLTUNE_ABI_NET_V6_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_types.h"
+
+namespace nccltune::abi {
+
+struct NetPropertiesV6 {
+  const char* name;      // unique; belongs to the plugin and must stay
+  const char* pci_path;  // the device's folder in sysfs; null: virtual
+  uint64_t guid;         // of the chip, the same for all its functions
+  int ptr_support;       // bits of kPointer*
+  int speed;             // Mb/s
+  int port;
+  float latency;  // us
+  int max_comms;
+  int max_recvs;  // buffers of one irecv
+};
+static_assert(offsetof(NetPropertiesV6, name) == 0);
+static_assert(offsetof(NetPropertiesV6, pci_path) == 8);
+static_assert(offsetof(NetPropertiesV6, guid) == 16);
+static_assert(offsetof(NetPropertiesV6, ptr_support) == 24);
+static_assert(offsetof(NetPropertiesV6, speed) == 28);
+static_assert(offsetof(NetPropertiesV6, port) == 32);
+static_assert(offsetof(NetPropertiesV6, latency) == 36);
+static_assert(offsetof(NetPropertiesV6, max_comms) == 40);
+static_assert(offsetof(NetPropertiesV6, max_recvs) == 44);
+static_assert(sizeof(NetPropertiesV6) == 48);
+
+struct NetV6 {
+  const char* name;
+
+  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  Result (*init)(LogFunction log);
+  Result (*devices)(int* count);
+
+  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  Result (*get_properties)(int device, NetPropertiesV6* properties);
+
+  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  Result (*listen)(int device, void* handle, void** listen_comm);
+
+  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  Result (*connect)(int device, void* handle, void** send_comm);
+  Result (*accept)(void* listen_comm, void** recv_comm);
+
+  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  Result (*reg_mr)(void* comm, void* data, int size, int type, void** mhandle);
+
+  // Optional (may be null).
+  Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** mhandle);
+  Result (*dereg_mr)(void* comm, void* mhandle);
+
+  // *request null after success: "not now", and NCCL calls again.
+  Result (*isend)(void* send_comm, void* data, int size, int tag, void* mhandle, void** request);
+  Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
+                  void** request);
+
+  // Only of memory of kPointerCuda.
+  Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
+                   void** request);
+
+  // `sizes` may be null.
+  Result (*test)(void* request, int* done, int* sizes);
+
+  Result (*close_send)(void* send_comm);
+  Result (*close_recv)(void* recv_comm);
+  Result (*close_listen)(void* listen_comm);
+};
+
+static_assert(offsetof(NetV6, name) == 0);
+static_assert(offsetof(NetV6, init) == 8);
+static_assert(offsetof(NetV6, devices) == 16);
+static_assert(offsetof(NetV6, get_properties) == 24);
+static_assert(offsetof(NetV6, listen) == 32);
+static_assert(offsetof(NetV6, connect) == 40);
+static_assert(offsetof(NetV6, accept) == 48);
+static_assert(offsetof(NetV6, reg_mr) == 56);
+static_assert(offsetof(NetV6, reg_mr_dma_buf) == 64);
+static_assert(offsetof(NetV6, dereg_mr) == 72);
+static_assert(offsetof(NetV6, isend) == 80);
+static_assert(offsetof(NetV6, irecv) == 88);
+static_assert(offsetof(NetV6, iflush) == 96);
+static_assert(offsetof(NetV6, test) == 104);
+static_assert(offsetof(NetV6, close_send) == 112);
+static_assert(offsetof(NetV6, close_recv) == 120);
+static_assert(offsetof(NetV6, close_listen) == 128);
+static_assert(sizeof(NetV6) == 136);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NET_V6_H_

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Net interface v7, symbol ncclNetPlugin_v7, since NCCL 2.19.
+// Native in 2.19; accepted later when no newer symbol is exported.
+// Adds networks that code on the GPU takes part in: a device handle for each connection.
+// Frozen: a change of layout is a new version and a new header.
+#ifndef NCCLTUNE_ABI_NET_V7_H_
+#define NCCLTUNE_ABI_NET_V7_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "abi/net_types.h"
+
+namespace nccltune::abi {
+
+struct NetPropertiesV7 {
+  const char* name;      // unique; belongs to the plugin and must stay
+  const char* pci_path;  // the device's folder in sysfs; null: virtual
+  uint64_t guid;         // of the chip, the same for all its functions
+  int ptr_support;       // bits of kPointer*
+  int speed;             // Mb/s
+  int port;
+  float latency;  // us
+  int max_comms;
+  int max_recvs;  // buffers of one irecv
+  NetDeviceType net_device_type;
+  int net_device_version;
+};
+static_assert(offsetof(NetPropertiesV7, name) == 0);
+static_assert(offsetof(NetPropertiesV7, pci_path) == 8);
+static_assert(offsetof(NetPropertiesV7, guid) == 16);
+static_assert(offsetof(NetPropertiesV7, ptr_support) == 24);
+static_assert(offsetof(NetPropertiesV7, speed) == 28);
+static_assert(offsetof(NetPropertiesV7, port) == 32);
+static_assert(offsetof(NetPropertiesV7, latency) == 36);
+static_assert(offsetof(NetPropertiesV7, max_comms) == 40);
+static_assert(offsetof(NetPropertiesV7, max_recvs) == 44);
+static_assert(offsetof(NetPropertiesV7, net_device_type) == 48);
+static_assert(offsetof(NetPropertiesV7, net_device_version) == 52);
+static_assert(sizeof(NetPropertiesV7) == 56);
+
+struct NetV7 {
+  const char* name;
+
+  // Once while the plugin is loaded; NCCL 2.28 and later: once while any communicator lives.
+  Result (*init)(LogFunction log);
+  Result (*devices)(int* count);
+
+  // Every field is the plugin's to set: NCCL passes memory that it did not clear.
+  Result (*get_properties)(int device, NetPropertiesV7* properties);
+
+  // `handle` has room for kNetHandleBytes and travels to the peer that connects.
+  Result (*listen)(int device, void* handle, void** listen_comm);
+
+  // Neither may wait: success with a null comm, and NCCL calls again with the same handle.
+  // `send_device` and `recv_device` may be null.
+  Result (*connect)(int device, void* handle, void** send_comm, NetDeviceHandle** send_device);
+  Result (*accept)(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device);
+
+  // `comm` is a send_comm or a recv_comm, `type` one of kPointer*.
+  Result (*reg_mr)(void* comm, void* data, int size, int type, void** mhandle);
+
+  // Optional (may be null).
+  Result (*reg_mr_dma_buf)(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** mhandle);
+  Result (*dereg_mr)(void* comm, void* mhandle);
+
+  // *request null after success: "not now", and NCCL calls again.
+  Result (*isend)(void* send_comm, void* data, int size, int tag, void* mhandle, void** request);
+  Result (*irecv)(void* recv_comm, int count, void** data, int* sizes, int* tags, void** mhandles,
+                  void** request);
+
+  // Only of memory of kPointerCuda.
+  Result (*iflush)(void* recv_comm, int count, void** data, int* sizes, void** mhandles,
+                   void** request);
+
+  // `sizes` may be null.
+  Result (*test)(void* request, int* done, int* sizes);
+
+  Result (*close_send)(void* send_comm);
+  Result (*close_recv)(void* recv_comm);
+  Result (*close_listen)(void* listen_comm);
+
+  // Optional, for networks that code on the GPU takes part in.
+  Result (*get_device_mr)(void* comm, void* mhandle, void** device_mhandle);
+  Result (*irecv_consumed)(void* recv_comm, int count, void* request);
+};
+
+static_assert(offsetof(NetV7, name) == 0);
+static_assert(offsetof(NetV7, init) == 8);
+static_assert(offsetof(NetV7, devices) == 16);
+static_assert(offsetof(NetV7, get_properties) == 24);
+static_assert(offsetof(NetV7, listen) == 32);
+static_assert(offsetof(NetV7, connect) == 40);
+static_assert(offsetof(NetV7, accept) == 48);
+static_assert(offsetof(NetV7, reg_mr) == 56);
+static_assert(offsetof(NetV7, reg_mr_dma_buf) == 64);
+static_assert(offsetof(NetV7, dereg_mr) == 72);
+static_assert(offsetof(NetV7, isend) == 80);
+static_assert(offsetof(NetV7, irecv) == 88);
+static_assert(offsetof(NetV7, iflush) == 96);
+static_assert(offsetof(NetV7, test) == 104);
+static_assert(offsetof(NetV7, close_send) == 112);
+static_assert(offsetof(NetV7, close_recv) == 120);
+static_assert(offsetof(NetV7, close_listen) == 128);
+static_assert(offsetof(NetV7, get_device_mr) == 136);
+static_assert(offsetof(NetV7, irecv_consumed) == 144);
+static_assert(sizeof(NetV7) == 152);
+
+}  // namespace nccltune::abi
+
+#endif  // NCCLTUNE_ABI_NET_V7_H_

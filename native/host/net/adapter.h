@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// One interface version behind NetPlugin. `Interface` names the version's number and its structs.
+#ifndef NCCLTUNE_HOST_NET_ADAPTER_H_
+#define NCCLTUNE_HOST_NET_ADAPTER_H_
+
+#include <climits>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "abi/net_types.h"
+#include "host/guarded.h"
+#include "host/net/call_watch.h"
+#include "host/net/net_plugin.h"
+#include "host/net/shared_object.h"
+#include "host/plugin_log.h"
+
+namespace nccltune::host::net {
+
+// The profiler callback of v10 on: takes the event and counts it.
+abi::Result CountProfilerCall(void** event, int type, void* parent, int64_t plugin, void* data);
+
+template <typename Interface>
+class Adapter final : public NetPlugin {
+  using Net = typename Interface::Net;
+  using Properties = typename Interface::Properties;
+  static constexpr int kVersion = Interface::kVersion;
+
+ public:
+  Adapter(std::unique_ptr<SharedObject> library, const Net* net)
+      : library_(std::move(library)), net_(net) {}
+
+  // The first function that NCCL would call without looking and that is not there; else null.
+  static const char* Missing(const Net& net) {
+    if (net.name == nullptr) return "name";
+    if (net.init == nullptr) return "init";
+    if (net.devices == nullptr) return "devices";
+    if (net.get_properties == nullptr) return "getProperties";
+    if (net.listen == nullptr) return "listen";
+    if (net.connect == nullptr) return "connect";
+    if (net.accept == nullptr) return "accept";
+    if (net.reg_mr == nullptr) return "regMr";
+    if (net.dereg_mr == nullptr) return "deregMr";
+    if (net.isend == nullptr) return "isend";
+    if (net.irecv == nullptr) return "irecv";
+    if (net.test == nullptr) return "test";
+    if (net.close_send == nullptr) return "closeSend";
+    if (net.close_recv == nullptr) return "closeRecv";
+    if (net.close_listen == nullptr) return "closeListen";
+    if constexpr (kVersion >= 11) {
+      if (net.finalize == nullptr) return "finalize";
+    }
+    return nullptr;
+  }
+
+  int version() const override { return kVersion; }
+  const char* name() const override { return net_->name; }
+
+  abi::Result Init(uint64_t communicator, [[maybe_unused]] int traffic_class,
+                   void** context) override {
+    const CallScope call("init");
+    if constexpr (kVersion >= 11) {
+      abi::NetCommConfig config{};
+      config.traffic_class = traffic_class;
+      return net_->init(context, communicator, &config, plugin_log::Function(), &CountProfilerCall);
+    } else {
+      *context = nullptr;
+      traffic_class_ = traffic_class;
+      if (lives_++ > 0) return abi::kSuccess;
+      if constexpr (kVersion >= 10) {
+        return net_->init(plugin_log::Function(), &CountProfilerCall);
+      } else {
+        return net_->init(plugin_log::Function());
+      }
+    }
+  }
+
+  abi::Result Finalize([[maybe_unused]] void* context) override {
+    if constexpr (kVersion >= 11) {
+      const CallScope call("finalize");
+      return net_->finalize(context);
+    } else {
+      --lives_;
+      return abi::kSuccess;
+    }
+  }
+
+  abi::Result Devices(int* count) override {
+    const CallScope call("devices");
+    return net_->devices(count);
+  }
+
+  abi::Result GetProperties(int device, NetProperties* properties, std::string* fault) override {
+    const CallScope call("getProperties");
+    // NCCL passes a struct of its stack as it is: what differs between two calls was not set.
+    NetProperties seen[2];
+    for (int i = 0; i < 2; ++i) {
+      Properties blank;
+      std::memset(static_cast<void*>(&blank), i == 0 ? 0xA5 : 0x5A, sizeof blank);
+      const char* const unset_text = blank.name;
+      Guarded<Properties> guarded("properties", blank);
+      const abi::Result result = net_->get_properties(device, guarded.data());
+      if (result != abi::kSuccess) return result;
+      if (const std::optional<std::string> damage = guarded.TakeDamage()) *fault = *damage;
+      const Properties got = guarded.get();
+      if (got.name == unset_text || got.pci_path == unset_text || got.name == nullptr) {
+        *fault = got.pci_path == unset_text ? "leaves pciPath unset" : "gives no name";
+        return abi::kSuccess;
+      }
+      Convert(got, &seen[i]);
+    }
+    *properties = seen[0];
+    if (fault->empty() && !(seen[0] == seen[1])) *fault = "leaves a member unset";
+    return abi::kSuccess;
+  }
+
+  abi::Result MakeVirtualDevice([[maybe_unused]] const std::vector<int>& members,
+                                [[maybe_unused]] int* device) override {
+    if constexpr (kVersion >= 9) {
+      if (net_->make_v_device == nullptr) return abi::kInvalidUsage;
+      const CallScope call("makeVDevice");
+      typename Interface::VirtualDevice request{};
+      if (members.size() > std::size(request.devices)) return abi::kInvalidArgument;
+      for (const int member : members) request.devices[request.count++] = member;
+      return net_->make_v_device(device, &request);
+    } else {
+      return abi::kInvalidUsage;
+    }
+  }
+
+  abi::Result Listen([[maybe_unused]] void* context, int device, void* handle,
+                     void** listen_comm) override {
+    const CallScope call("listen");
+    if constexpr (kVersion >= 11) {
+      return net_->listen(context, device, handle, listen_comm);
+    } else {
+      return net_->listen(device, handle, listen_comm);
+    }
+  }
+
+  abi::Result Connect([[maybe_unused]] void* context, int device, void* handle,
+                      [[maybe_unused]] bool device_handle, void** send_comm) override {
+    const CallScope call("connect");
+    if constexpr (kVersion < 7) {
+      return net_->connect(device, handle, send_comm);
+    } else {
+      abi::NetDeviceHandle* place = nullptr;
+      auto** const given = device_handle ? &place : nullptr;
+      if constexpr (kVersion >= 11) {
+        return net_->connect(context, device, handle, send_comm, given);
+      } else if constexpr (kVersion >= 10) {
+        abi::NetCommConfig config{};
+        config.traffic_class = traffic_class_;
+        return net_->connect(device, &config, handle, send_comm, given);
+      } else {
+        return net_->connect(device, handle, send_comm, given);
+      }
+    }
+  }
+
+  abi::Result Accept(void* listen_comm, [[maybe_unused]] bool device_handle,
+                     void** recv_comm) override {
+    const CallScope call("accept");
+    if constexpr (kVersion < 7) {
+      return net_->accept(listen_comm, recv_comm);
+    } else {
+      abi::NetDeviceHandle* place = nullptr;
+      return net_->accept(listen_comm, recv_comm, device_handle ? &place : nullptr);
+    }
+  }
+
+  abi::Result RegMr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    const CallScope call("regMr");
+    if constexpr (kVersion < 8) {
+      if (bytes > INT_MAX) return abi::kInternalError;
+      return net_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
+    } else {
+      return net_->reg_mr(comm, data, bytes, type, mhandle);
+    }
+  }
+
+  abi::Result DeregMr(void* comm, void* mhandle) override {
+    const CallScope call("deregMr");
+    return net_->dereg_mr(comm, mhandle);
+  }
+
+  abi::Result Isend(void* send_comm, void* data, size_t bytes, int tag, void* mhandle,
+                    [[maybe_unused]] void* phandle, void** request) override {
+    const CallScope call("isend");
+    if constexpr (kVersion < 9) {
+      if (bytes > INT_MAX) return abi::kInternalError;
+      return net_->isend(send_comm, data, static_cast<int>(bytes), tag, mhandle, request);
+    } else if constexpr (kVersion < 10) {
+      return net_->isend(send_comm, data, bytes, tag, mhandle, request);
+    } else {
+      return net_->isend(send_comm, data, bytes, tag, mhandle, phandle, request);
+    }
+  }
+
+  abi::Result Irecv(void* recv_comm, void* data, size_t bytes, int tag, void* mhandle,
+                    [[maybe_unused]] void* phandle, void** request) override {
+    const CallScope call("irecv");
+    if constexpr (kVersion < 9) {
+      // Before v9 there was no optional completion.
+      if (*request == OptionalCompletion()) *request = nullptr;
+      if (bytes > INT_MAX) return abi::kInternalError;
+      int size = static_cast<int>(bytes);
+      return net_->irecv(recv_comm, 1, &data, &size, &tag, &mhandle, request);
+    } else if constexpr (kVersion < 10) {
+      return net_->irecv(recv_comm, 1, &data, &bytes, &tag, &mhandle, request);
+    } else {
+      return net_->irecv(recv_comm, 1, &data, &bytes, &tag, &mhandle,
+                         phandle == nullptr ? nullptr : &phandle, request);
+    }
+  }
+
+  abi::Result Test(void* request, int* done, int* sizes) override {
+    const CallScope call("test");
+    return net_->test(request, done, sizes);
+  }
+  abi::Result CloseSend(void* send_comm) override {
+    const CallScope call("closeSend");
+    return net_->close_send(send_comm);
+  }
+  abi::Result CloseRecv(void* recv_comm) override {
+    const CallScope call("closeRecv");
+    return net_->close_recv(recv_comm);
+  }
+  abi::Result CloseListen(void* listen_comm) override {
+    const CallScope call("closeListen");
+    return net_->close_listen(listen_comm);
+  }
+
+ private:
+  static void Convert(const Properties& from, NetProperties* to) {
+    to->name = from.name;
+    to->pci_path = from.pci_path == nullptr ? "" : from.pci_path;
+    to->guid = from.guid;
+    to->ptr_support = from.ptr_support;
+    to->speed = from.speed;
+    to->port = from.port;
+    to->latency = from.latency;
+    to->max_comms = from.max_comms;
+    to->max_recvs = from.max_recvs;
+    if constexpr (kVersion >= 7) {
+      to->net_device_type = static_cast<int>(from.net_device_type);
+      to->net_device_version = from.net_device_version;
+    }
+    if constexpr (kVersion >= 8) to->reg_is_global = from.reg_is_global;
+    if constexpr (kVersion >= 9) {
+      to->force_flush = from.force_flush;
+      const auto& members = from.v_device;
+      for (int i = 0; i < members.count && i < static_cast<int>(std::size(members.devices)); ++i) {
+        to->members.push_back(members.devices[i]);
+      }
+      to->max_p2p_bytes = from.max_p2p_bytes;
+      to->max_coll_bytes = from.max_coll_bytes;
+    }
+    if constexpr (kVersion >= 11) to->max_multi_request_size = from.max_multi_request_size;
+    if constexpr (kVersion >= 12) {
+      to->rail_id = from.rail_id;
+      to->plane_id = from.plane_id;
+    }
+  }
+
+  std::unique_ptr<SharedObject> library_;
+  const Net* net_;
+  int lives_ = 0;
+  int traffic_class_ = -1;
+};
+
+}  // namespace nccltune::host::net
+
+#endif  // NCCLTUNE_HOST_NET_ADAPTER_H_

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/net/exchange.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace nccltune::host::net {
+namespace {
+
+constexpr unsigned kPassesPerLook = 256;
+
+double CpuSeconds(int who) {
+  rusage usage{};
+  getrusage(who, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+double Seconds(int64_t ns) { return 1e-9 * static_cast<double>(ns); }
+
+bool Checks(const Options& options) { return options.check || options.mode == Mode::kTransfer; }
+
+// Buffers of all connections within the memory that was allowed.
+int FittingWindow(const Options& options) {
+  const uint64_t ends = static_cast<uint64_t>(options.connections) * (options.both ? 2 : 1);
+  const uint64_t buffer = options.sizes.Largest() + options.slack + 1;
+  const uint64_t fitting = options.memory / ends / buffer;
+  return static_cast<int>(std::clamp<uint64_t>(fitting, 1, static_cast<uint64_t>(options.window)));
+}
+
+// The smallest value that `share` of all are not above.
+double Quantile(const std::vector<double>& sorted, double share) {
+  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(sorted.size())));
+  return sorted[std::max<size_t>(rank, 1) - 1];
+}
+
+json::Value Latency(uint64_t bytes, std::vector<double> us) {
+  std::sort(us.begin(), us.end());
+  json::Value value;
+  value.Set("bytes", static_cast<int64_t>(bytes));
+  value.Set("round_trips", static_cast<int64_t>(us.size()));
+  value.Set("least_us", us.front());
+  value.Set("median_us", Quantile(us, 0.5));
+  value.Set("p99_us", Quantile(us, 0.99));
+  return value;
+}
+
+}  // namespace
+
+// Counts from its beginning on.
+class Exchange::Meter {
+ public:
+  explicit Meter(const Exchange& exchange)
+      : exchange_(exchange),
+        start_ns_(NowNs()),
+        cpu_(CpuSeconds(RUSAGE_SELF)),
+        thread_cpu_(CpuSeconds(RUSAGE_THREAD)),
+        before_(Count()) {}
+
+  void Read(Measured* out) const {
+    const Measured now = Count();
+    out->seconds = Seconds(NowNs() - start_ns_);
+    out->cpu_seconds = CpuSeconds(RUSAGE_SELF) - cpu_;
+    out->progress_cpu_seconds = CpuSeconds(RUSAGE_THREAD) - thread_cpu_;
+    out->sent = {now.sent.messages - before_.sent.messages, now.sent.bytes - before_.sent.bytes};
+    out->received = {now.received.messages - before_.received.messages,
+                     now.received.bytes - before_.received.bytes};
+    out->asked_again = now.asked_again - before_.asked_again;
+    out->tests = now.tests - before_.tests;
+  }
+
+ private:
+  Measured Count() const {
+    Measured count;
+    for (const auto& end : exchange_.ends_) {
+      Flow& flow = end->sends() ? count.sent : count.received;
+      flow.messages += end->completed();
+      flow.bytes += end->bytes();
+      count.asked_again += end->asked_again();
+      count.tests += end->tests();
+    }
+    return count;
+  }
+
+  const Exchange& exchange_;
+  int64_t start_ns_;
+  double cpu_;
+  double thread_cpu_;
+  Measured before_;
+};
+
+Exchange::Exchange(Stage* stage, Endpoint* endpoint)
+    : stage_(*stage), options_(stage->options()), window_(FittingWindow(options_)) {
+  for (Connection& connection : endpoint->connections()) {
+    ends_.push_back(
+        std::make_unique<MessageEnd>(stage, endpoint, &connection, window_, Checks(options_)));
+    all_.push_back(ends_.back().get());
+  }
+}
+
+void Exchange::Register() {
+  if (options_.mode == Mode::kIdle) return;
+  for (const auto& end : ends_) end->Register();
+}
+
+void Exchange::Deregister() {
+  if (options_.mode == Mode::kIdle) return;
+  for (const auto& end : ends_) end->Deregister();
+}
+
+bool Exchange::CheckGuards() {
+  if (options_.mode == Mode::kIdle) return true;
+  return std::all_of(ends_.begin(), ends_.end(),
+                     [](const auto& end) { return end->CheckGuards(); });
+}
+
+void Exchange::MarkOutstanding() {
+  for (const auto& end : ends_) end->MarkOutstanding();
+}
+
+bool Exchange::CheckMarks() {
+  return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->CheckMarks(); });
+}
+
+uint64_t Exchange::outstanding() const {
+  uint64_t sum = 0;
+  for (const auto& end : ends_) sum += end->outstanding();
+  return sum;
+}
+
+bool Exchange::AllFinished() const {
+  return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->finished(); });
+}
+
+MessageEnd* Exchange::Find(bool sends) const {
+  for (const auto& end : ends_) {
+    if (end->sends() == sends) return end.get();
+  }
+  return nullptr;
+}
+
+bool Exchange::Pass(const std::vector<MessageEnd*>& ends) {
+  if (stage_.stopped()) return false;
+  bool moved = false;
+  for (MessageEnd* const end : ends) {
+    if (!end->Step(&moved)) return false;
+  }
+  if (moved) {
+    idle_passes_ = 0;
+    return true;
+  }
+  // The time of the first idle pass stands for that of the last message.
+  if (idle_passes_ == 0) moved_at_ns_ = NowNs();
+  if (++idle_passes_ % kPassesPerLook == 0 &&
+      NowNs() - moved_at_ns_ > kSecond * options_.timeout_s) {
+    const auto waiting = std::find_if(ends.begin(), ends.end(),
+                                      [](const MessageEnd* end) { return !end->finished(); });
+    const std::string what =
+        waiting == ends.end() ? ends.front()->Waiting() : (*waiting)->Waiting();
+    const std::string after = " after " + std::to_string(options_.timeout_s) + " s";
+    return stage_.Fail(stage_.peer_disturbed()
+                           ? "rank 1 is gone, and the plugin reports no error" + after
+                           : what + after + " in which nothing moved");
+  }
+  // As NCCL's progress thread does.
+  sched_yield();
+  return true;
+}
+
+void Exchange::Progress() {
+  switch (options_.mode) {
+    case Mode::kTransfer:
+      return Transfer();
+    case Mode::kPingPong:
+      return PingPong();
+    case Mode::kThroughput:
+      return Throughput();
+    case Mode::kIdle:
+      return Idle();
+  }
+}
+
+void Exchange::Transfer() {
+  const bool loses_peer = options_.kill_after_ms >= 0 ||
+                          (options_.stop_after_ms >= 0 && options_.continue_after_ms < 0);
+  const bool endless = loses_peer || options_.close_in_flight;
+  for (MessageEnd* const end : all_) end->set_limit(endless ? kNoLimit : options_.messages);
+  const uint64_t enough = options_.messages * all_.size() / 2;
+  const Meter meter(*this);
+  while (Pass(all_) && !AllFinished()) {
+    if (!options_.close_in_flight) continue;
+    uint64_t completed = 0;
+    for (const MessageEnd* const end : all_) completed += end->completed();
+    if (stage_.peer_closing() || completed >= enough) break;
+  }
+  if (options_.close_in_flight && !stage_.stopped()) {
+    std::all_of(all_.begin(), all_.end(), [](MessageEnd* end) { return end->Fill(); });
+  }
+  meter.Read(&measured_);
+}
+
+void Exchange::Throughput() {
+  const int64_t start = NowNs();
+  const auto measure_from = start + static_cast<int64_t>(1e9 * options_.warmup_seconds);
+  while (NowNs() < measure_from && Pass(all_)) {
+  }
+  const auto measure_to = measure_from + static_cast<int64_t>(1e9 * options_.seconds);
+  const Meter meter(*this);
+  while (NowNs() < measure_to && Pass(all_)) {
+  }
+  meter.Read(&measured_);
+  EndTogether();
+}
+
+void Exchange::EndAfter(bool sends, const std::string& totals) {
+  size_t at = 0;
+  for (MessageEnd* const end : all_) {
+    if (end->sends() != sends) continue;
+    uint64_t total = 0;
+    if (totals.size() - at < sizeof total) {
+      stage_.Fail("the other process has other options: it sends on fewer connections");
+      return;
+    }
+    std::memcpy(&total, totals.data() + at, sizeof total);
+    at += sizeof total;
+    end->EndAfter(total);
+  }
+}
+
+void Exchange::EndTogether() {
+  // Each receiving end has receives posted ahead. The number of messages goes beside the plugin,
+  // since not every plugin tells the sizes that would mark the end; the empty messages follow when
+  // no more receives will be posted.
+  std::string totals;
+  for (MessageEnd* const end : all_) {
+    if (!end->sends()) continue;
+    const uint64_t total = end->StopPosting();
+    totals.append(reinterpret_cast<const char*>(&total), sizeof total);
+  }
+  stage_.Post(Word::kTotals, totals);
+  bool told = false;
+  bool heard = false;
+  while (!(told && heard && AllFinished()) && Pass(all_)) {
+    std::string theirs;
+    if (!told && stage_.Received(Word::kTotals, &theirs)) {
+      EndAfter(false, theirs);
+      stage_.Post(Word::kTotalsTaken, {});
+      told = true;
+    }
+    if (!heard && stage_.Received(Word::kTotalsTaken, &theirs)) {
+      EndAfter(true, totals);
+      heard = true;
+    }
+  }
+}
+
+void Exchange::PingPong() {
+  MessageEnd* const sends = Find(true);
+  MessageEnd* const receives = Find(false);
+  const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
+  receives->set_limit(trips);
+  sends->set_limit(0);
+  const Meter meter(*this);
+  if (stage_.rank() == 0) {
+    Ping(sends, receives);
+  } else {
+    AnswerPings(receives, sends);
+  }
+  meter.Read(&measured_);
+}
+
+void Exchange::AnswerPings(MessageEnd* receives, MessageEnd* sends) {
+  const std::vector<MessageEnd*> both = {receives, sends};
+  const uint64_t trips = options_.sizes.repeat * options_.sizes.list.size();
+  while (sends->completed() < trips && Pass(both)) sends->set_limit(receives->completed());
+}
+
+void Exchange::Ping(MessageEnd* sends, MessageEnd* receives) {
+  const std::vector<MessageEnd*> both = {receives, sends};
+  uint64_t trip = 0;
+  for (const uint64_t bytes : options_.sizes.list) {
+    std::vector<double> us;
+    for (uint64_t i = 0; i < options_.sizes.repeat; ++i) {
+      const int64_t start = NowNs();
+      sends->set_limit(++trip);
+      while (receives->completed() < trip && Pass(both)) {
+      }
+      if (receives->completed() < trip) return;
+      const int64_t ns = NowNs() - start;
+      if (i >= WarmUpTrips(options_)) us.push_back(1e6 * Seconds(ns) / 2);
+    }
+    measured_.latencies.Append(Latency(bytes, std::move(us)));
+  }
+  while (sends->completed() < trip && Pass(both)) {
+  }
+}
+
+void Exchange::Idle() {
+  const int64_t until = NowNs() + static_cast<int64_t>(1e9 * options_.seconds);
+  const Meter meter(*this);
+  // One sleep where all goes well: the program's own waking would be counted, too.
+  while (NowNs() < until && !stage_.stopped()) {
+    poll(nullptr, 0, static_cast<int>(std::clamp<int64_t>((until - NowNs()) / 1'000'000, 1, 1000)));
+  }
+  meter.Read(&measured_);
+}
+
+}  // namespace nccltune::host::net

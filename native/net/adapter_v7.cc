@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "abi/net_v7.h"
+#include "common/export.h"
+#include "net/plugin.h"
+
+namespace nccltune::net {
+namespace {
+
+abi::Result Init(abi::LogFunction log) { return plugin::Init(7, log); }
+
+abi::Result GetProperties(int device, abi::NetPropertiesV7* properties) {
+  plugin::Properties facts = {};
+  const abi::Result result = plugin::GetProperties(device, properties, &facts);
+  if (result != abi::kSuccess) return result;
+  *properties = {.name = facts.name,
+                 .pci_path = facts.pci_path,
+                 .guid = facts.guid,
+                 .ptr_support = plugin::Properties::kPointerSupport,
+                 .speed = facts.speed_mbps,
+                 .port = plugin::Properties::kPort,
+                 .latency = plugin::Properties::kLatency,
+                 .max_comms = plugin::Properties::kMaxComms,
+                 .max_recvs = plugin::Properties::kMaxReceives,
+                 .net_device_type = abi::kNetDeviceHost,
+                 .net_device_version = abi::kNetDeviceNoVersion};
+  return abi::kSuccess;
+}
+
+abi::Result Connect(int device, void* handle, void** send_comm,
+                    abi::NetDeviceHandle** /*send_device*/) {
+  return plugin::Connect(device, nullptr, handle, send_comm);
+}
+
+abi::Result Accept(void* listen_comm, void** recv_comm, abi::NetDeviceHandle** /*recv_device*/) {
+  return plugin::Accept(listen_comm, recv_comm);
+}
+
+abi::Result RegMr(void* comm, void* /*data*/, int /*size*/, int type, void** mhandle) {
+  return plugin::RegMr(comm, type, mhandle);
+}
+
+abi::Result Isend(void* send_comm, void* data, int size, int /*tag*/, void* /*mhandle*/,
+                  void** request) {
+  return plugin::Isend(send_comm, data, static_cast<size_t>(size), request);
+}
+
+abi::Result Irecv(void* recv_comm, int count, void** data, int* sizes, int* /*tags*/,
+                  void** /*mhandles*/, void** request) {
+  return plugin::Irecv(recv_comm, count, data, sizes, request);
+}
+
+}  // namespace
+}  // namespace nccltune::net
+
+using namespace nccltune::net;  // NOLINT(google-build-using-namespace)
+
+extern "C" {
+NCCLTUNE_EXPORT extern const nccltune::abi::NetV7 ncclNetPlugin_v7;
+const nccltune::abi::NetV7 ncclNetPlugin_v7 = {
+    .name = plugin::kName,
+    .init = Init,
+    .devices = plugin::Devices,
+    .get_properties = GetProperties,
+    .listen = plugin::Listen,
+    .connect = Connect,
+    .accept = Accept,
+    .reg_mr = RegMr,
+    .reg_mr_dma_buf = nullptr,
+    .dereg_mr = plugin::DeregMr,
+    .isend = Isend,
+    .irecv = Irecv,
+    .iflush = plugin::Iflush,
+    .test = plugin::Test,
+    .close_send = plugin::CloseSend,
+    .close_recv = plugin::CloseRecv,
+    .close_listen = plugin::CloseListen,
+    .get_device_mr = nullptr,
+    .irecv_consumed = nullptr,
+};
+}

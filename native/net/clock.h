@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_NET_CLOCK_H_
+#define NCCLTUNE_NET_CLOCK_H_
+
+#include <chrono>
+#include <cstdint>
+
+namespace nccltune::net {
+
+inline constexpr int64_t kNsPerMs = 1'000'000;
+inline constexpr int64_t kNsPerSecond = 1'000'000'000;
+
+// Monotonic.
+inline int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace nccltune::net
+
+#endif  // NCCLTUNE_NET_CLOCK_H_

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_NET_COUNTERS_H_
+#define NCCLTUNE_NET_COUNTERS_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccltune::net {
+
+// Of one end of a connection.
+struct Counters {
+  std::atomic<uint64_t> messages = 0;
+  std::atomic<uint64_t> bytes = 0;           // of messages
+  std::atomic<uint64_t> small_messages = 0;  // those of the express flow
+  std::atomic<uint64_t> chunks = 0;
+  std::atomic<uint64_t> sent_again = 0;    // chunks that a dead flow owed
+  std::atomic<uint64_t> sent_twice = 0;    // chunks that were late on another flow
+  std::atomic<uint64_t> not_wanted = 0;    // chunks that had arrived already
+  std::atomic<uint64_t> stashed = 0;       // chunks read before their request was posted
+  std::atomic<uint64_t> flow_ends = 0;     // flows that died
+  std::atomic<uint64_t> flow_returns = 0;  // and came back
+};
+
+}  // namespace nccltune::net
+
+#endif  // NCCLTUNE_NET_COUNTERS_H_

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/flow_rate.h"
+
+#include <algorithm>
+
+namespace nccltune::net {
+namespace {
+
+constexpr double kNsPerS = 1e9;
+// A path changes; the shortest round trip of long ago says nothing of it.
+constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
+// Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
+constexpr double kWeight = 0.25;
+constexpr uint64_t kSmallestTail = 128 << 10;
+// A chunk takes about so long: long enough for the calls that it costs, short in a request.
+constexpr double kChunkS = 250e-6;
+// Beside the path, the peer's thread has to come by; a queue keeps it busy until then.
+constexpr double kQueueS = 1e-3;
+
+uint64_t FullChunk(double rate) {
+  if (rate <= 0) return kFirstChunk;
+  const double bytes = std::min(rate * kChunkS, static_cast<double>(kFullChunk));
+  return std::max(static_cast<uint64_t>(bytes), kSmallestChunk);
+}
+
+}  // namespace
+
+FlowRate::Mark FlowRate::Sent(int64_t now_ns, uint64_t undelivered, bool starved) {
+  // The clock of an idle flow begins with what it sends next.
+  if (undelivered == 0) delivered_ns_ = now_ns;
+  return {now_ns, delivered_, delivered_ns_, starved};
+}
+
+void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
+  delivered_ += bytes;
+  delivered_ns_ = now_ns;
+  const int64_t trip = std::max<int64_t>(now_ns - mark.sent_ns, 1);
+  const bool old = now_ns - round_trip_since_ns_ > kRoundTripWindowNs;
+  if (round_trip_ns_ == 0 || trip <= round_trip_ns_ || old) {
+    round_trip_ns_ = trip;
+    round_trip_since_ns_ = now_ns;
+  }
+  const auto interval = static_cast<double>(std::max<int64_t>(now_ns - mark.delivered_ns, 1));
+  const double sample = static_cast<double>(delivered_ - mark.delivered) * kNsPerS / interval;
+  if (rate_ == 0) {
+    rate_ = sample;
+  } else if (!mark.starved || sample > rate_) {
+    // A flow that had nothing to do tells only that it is at least so fast.
+    rate_ += kWeight * (sample - rate_);
+  }
+}
+
+uint64_t FlowRate::Cap() const {
+  // Not by our own round trips: what is under way already is in them, and would allow more of it.
+  const double in_flight = rate_ * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
+  const double most = 64.0 * (1 << 20);
+  const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
+  // Two: one is read while the other is on its way.
+  return std::max(wanted, 2 * FullChunk(rate_));
+}
+
+int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {
+  if (rate_ <= 0) return INT64_MAX;
+  const double ns = static_cast<double>(undelivered) * kNsPerS / rate_;
+  return mark.sent_ns + round_trip_ns_ + static_cast<int64_t>(std::min(ns, 60 * kNsPerS));
+}
+
+uint64_t ChunkFor(double rate, double together, uint64_t pending, uint64_t granule) {
+  uint64_t bytes = FullChunk(rate);
+  if (rate > 0 && together > 0) {
+    const auto fair = static_cast<uint64_t>(static_cast<double>(pending) * rate / together);
+    bytes = std::min(bytes, std::max(fair, kSmallestTail));
+  }
+  bytes = std::min(bytes, pending);
+  return std::max(bytes / granule, uint64_t{1}) * granule;
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/interfaces.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "net/kernel_file.h"
+
+namespace nccltune::net {
+namespace {
+
+struct Free {
+  void operator()(char* text) const { std::free(text); }  // NOLINT: realpath's own
+};
+
+// With links resolved; empty where nothing is there.
+std::string RealPath(const std::string& path) {
+  const std::unique_ptr<char, Free> resolved(realpath(path.c_str(), nullptr));
+  return resolved == nullptr ? std::string() : std::string(resolved.get());
+}
+
+std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// What a loopback moves on a host of 32 cores. With 10 Gb/s NCCL takes half as many channels.
+constexpr int kLoopbackSpeedMbps = 240'000;
+
+// Kernels say -1, 4294967295, nothing or an error where they do not know.
+int SpeedOf(const std::string& folder) {
+  if (ReadKernelNumber(folder + "/type") == ARPHRD_LOOPBACK) return kLoopbackSpeedMbps;
+  const std::optional<uint64_t> speed = ReadKernelNumber(folder + "/speed");
+  if (!speed || *speed == 0 || *speed > INT_MAX) return kUnknownSpeedMbps;
+  return static_cast<int>(*speed);
+}
+
+std::string_view Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+bool IsHex(std::string_view digits) {
+  return !digits.empty() && digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+}
+
+}  // namespace
+
+std::vector<InterfaceAddress> ListInterfaceAddresses() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<InterfaceAddress> addresses;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_name == nullptr) continue;
+    InterfaceAddress address;
+    switch (one->ifa_addr->sa_family) {
+      case AF_INET:
+        std::memcpy(&address.address.storage, one->ifa_addr, sizeof(sockaddr_in));
+        break;
+      case AF_INET6:
+        std::memcpy(&address.address.storage, one->ifa_addr, sizeof(sockaddr_in6));
+        break;
+      default:
+        continue;
+    }
+    address.name = one->ifa_name;
+    address.running = (one->ifa_flags & IFF_RUNNING) != 0;
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+Nic DescribeNic(const InterfaceAddress& interface, const std::string& sysfs) {
+  const std::string folder = sysfs + "/class/net/" + interface.name;
+  Nic nic;
+  nic.name = interface.name;
+  nic.address = interface.address;
+  nic.pci_path = RealPath(folder + "/device");
+  if (!nic.pci_path.empty()) nic.driver = LastPart(RealPath(folder + "/device/driver"));
+  nic.speed_mbps = SpeedOf(folder);
+  const std::optional<uint64_t> mtu = ReadKernelNumber(folder + "/mtu");
+  nic.mtu = mtu && *mtu <= INT_MAX ? static_cast<int>(*mtu) : 0;
+  return nic;
+}
+
+std::vector<Nic> FindNics(std::span<const InterfaceAddress> addresses, const std::string& sysfs) {
+  std::vector<Nic> nics;
+  for (const InterfaceAddress& interface : ChooseInterfaces(
+           addresses, Variable("NCCL_SOCKET_IFNAME"), Variable("NCCL_SOCKET_FAMILY"))) {
+    nics.push_back(DescribeNic(interface, sysfs));
+  }
+  return nics;
+}
+
+std::vector<Nic> FindNics() { return FindNics(ListInterfaceAddresses()); }
+
+bool IsPciFunction(const Nic& nic) {
+  // dddd:bb:dd.f; domains of some hosts have more digits.
+  const std::string_view name = LastPart(nic.pci_path);
+  const size_t length = name.size();
+  if (length < 12) return false;
+  const std::string_view tail = name.substr(length - 8);
+  return IsHex(name.substr(0, length - 8)) && tail[0] == ':' && IsHex(tail.substr(1, 2)) &&
+         tail[3] == ':' && IsHex(tail.substr(4, 2)) && tail[6] == '.' && IsHex(tail.substr(7));
+}
+
+std::string AddressText(const Address& address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (address.family() == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, &address.storage, sizeof(v4));
+    inet_ntop(AF_INET, &v4.sin_addr, text.data(), text.size());
+    return text.data();
+  }
+  if (address.family() != AF_INET6) return "no address";
+  sockaddr_in6 v6;
+  std::memcpy(&v6, &address.storage, sizeof(v6));
+  inet_ntop(AF_INET6, &v6.sin6_addr, text.data(), text.size());
+  std::string shown = text.data();
+  if (v6.sin6_scope_id != 0) shown += "%" + std::to_string(v6.sin6_scope_id);
+  return shown;
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/kernel_facts.h"
+
+#include <array>
+#include <string_view>
+
+#include "common/text.h"
+#include "net/interfaces.h"
+#include "net/kernel_file.h"
+
+namespace nccltune::net {
+namespace {
+
+// The last of the three numbers of tcp_rmem and tcp_wmem.
+std::optional<uint64_t> ReadLastNumber(const std::string& path) {
+  const std::optional<std::string> text = ReadKernelFile(path);
+  if (!text) return std::nullopt;
+  const std::string_view line = Trimmed(*text);
+  const size_t blank = line.find_last_of(" \t");
+  return ParseUnsigned(blank == std::string_view::npos ? line : line.substr(blank + 1));
+}
+
+std::string Counted(int number, std::string_view noun) {
+  return std::to_string(number) + " " + std::string(noun) + (number == 1 ? "" : "s");
+}
+
+std::string LimitText(std::string_view name, std::optional<uint64_t> bytes) {
+  return ", " + std::string(name) + " " + (bytes ? BytesText(*bytes) : std::string("unknown"));
+}
+
+std::string NicText(const Nic& nic) {
+  std::string text =
+      nic.name + " " + AddressText(nic.address) + " " + std::to_string(nic.speed_mbps) + " Mb/s";
+  if (nic.mtu > 0) text += " MTU " + std::to_string(nic.mtu);
+  if (!nic.driver.empty()) text += " " + nic.driver;
+  return text;
+}
+
+}  // namespace
+
+KernelFacts ReadKernelFacts(const KernelRoots& roots) {
+  const std::string core = roots.proc + "/sys/net/core/";
+  const std::string ipv4 = roots.proc + "/sys/net/ipv4/";
+  KernelFacts facts;
+  facts.rmem_max = ReadKernelNumber(core + "rmem_max");
+  facts.wmem_max = ReadKernelNumber(core + "wmem_max");
+  facts.tcp_rmem_max = ReadLastNumber(ipv4 + "tcp_rmem");
+  facts.tcp_wmem_max = ReadLastNumber(ipv4 + "tcp_wmem");
+  facts.congestion_control = ReadKernelFile(ipv4 + "tcp_congestion_control").value_or("");
+  facts.cpus = UsableCpus(roots);
+  return facts;
+}
+
+std::string BytesText(uint64_t bytes) {
+  constexpr std::array<std::string_view, 4> kUnits = {"", " KiB", " MiB", " GiB"};
+  size_t unit = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + std::string(kUnits[unit]);
+}
+
+std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
+                     const NetSettings& settings, int flows, int threads) {
+  std::string line = Counted(flows, "flow") + ", " + Counted(threads, "thread") + " on " +
+                     Counted(facts.cpus, "CPU");
+  if (settings.ports.first != 0) {
+    line += ", ports " + std::to_string(settings.ports.first) + "-" +
+            std::to_string(settings.ports.last);
+  }
+  line += "; congestion control " +
+          (facts.congestion_control.empty() ? "unknown" : facts.congestion_control);
+  line += LimitText("tcp_rmem", facts.tcp_rmem_max);
+  line += LimitText("tcp_wmem", facts.tcp_wmem_max);
+  line += LimitText("rmem_max", facts.rmem_max);
+  line += LimitText("wmem_max", facts.wmem_max);
+  line += "; " + Counted(static_cast<int>(nics.size()), "NIC");
+  // NCCL cuts a line at 1024 characters, its own words before it counted.
+  constexpr size_t kRoomForRest = std::string_view(" and 9999 more").size();
+  for (size_t i = 0; i < nics.size(); ++i) {
+    const std::string text = (i == 0 ? ": " : ", ") + NicText(nics[i]);
+    if (line.size() + text.size() + kRoomForRest > kMostInitLine) {
+      if (i > 0) line += " and " + std::to_string(nics.size() - i) + " more";
+      break;
+    }
+    line += text;
+  }
+  return line;
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/net_settings.h"
+
+#include <optional>
+
+#include "common/settings.h"
+
+namespace nccltune::net {
+
+NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
+  NetSettings settings;
+  // "auto" is no number.
+  settings.flows = static_cast<int>(ReadNumber(SettingId::kNetFlows, warnings).value_or(0));
+  settings.threads = static_cast<int>(ReadNumber(SettingId::kNetThreads, warnings).value_or(0));
+  settings.eager_bytes = ReadNumber(SettingId::kNetEager, warnings).value_or(settings.eager_bytes);
+  const auto timeout = ReadNumber(SettingId::kNetTimeout, warnings);
+  if (timeout) settings.timeout_s = static_cast<int>(*timeout);
+  if (const auto ports = ReadRange(SettingId::kNetPorts, warnings)) {
+    settings.ports.first = static_cast<uint16_t>(ports->first);
+    settings.ports.last = static_cast<uint16_t>(ports->last);
+  }
+  return settings;
+}
+
+}  // namespace nccltune::net

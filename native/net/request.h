@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_NET_REQUEST_H_
+#define NCCLTUNE_NET_REQUEST_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace nccltune::net {
+
+class Sender;
+class Receiver;
+
+// What several threads write should not share one with what others read.
+inline constexpr size_t kCacheLine = 64;
+
+// NCCL's limit for one connection (NCCL_NET_MAX_REQUESTS since 2.19).
+inline constexpr size_t kMostRequests = 32;
+// Messages that are complete for the application and not acknowledged yet need a place, too.
+inline constexpr size_t kSlots = 128;
+
+// What NCCL holds while a transfer is under way: the beginning of a slot of its connection.
+struct Request {
+  Sender* sender = nullptr;  // or
+  Receiver* receiver = nullptr;
+  uint64_t number = 0;
+  // Nothing of ours touches the application's buffer any more.
+  std::atomic<bool> complete = false;
+};
+
+}  // namespace nccltune::net
+
+#endif  // NCCLTUNE_NET_REQUEST_H_

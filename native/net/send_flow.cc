@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/send_flow.h"
+
+#include <utility>
+
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+constexpr int64_t kFirstPauseNs = 100 * kNsPerMs;
+constexpr int64_t kLongestPauseNs = 5 * kNsPerSecond;
+// So many frames a turn, then the worker's other flows.
+constexpr int kFramesATurn = 4;
+// Between two looks of an idle flow for what is late on another one.
+constexpr int64_t kLateLookNs = kNsPerMs;
+// What only time tells of one flow, and of the connection.
+constexpr int64_t kOwingNs = 2 * kNsPerMs;
+constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
+// A chunk is late when it takes three times what it should, and more than a thread may be kept
+// waiting.
+constexpr int64_t kPatience = 3;
+constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
+constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+
+}  // namespace
+
+Outgoing::Outgoing(Sender& sender, Worker& worker, Dialer dialer)
+    : sender_(sender), socket_(dialer.Take()), worker_(worker), dialer_(std::move(dialer)) {}
+
+void Outgoing::Start(uint32_t events) {
+  events_ = events;
+  number_ = worker_.Add(this);
+  worker_.Watch(number_, socket_.fd(), events_);
+}
+
+bool Outgoing::Work(int64_t now_ns) {
+  if (now_ns >= tick_ns_) {
+    tick_ns_ = now_ns + kBetweenTicksNs;
+    sender_.Tick(now_ns);
+  }
+  if (sender_.failed()) {
+    if (socket_.open()) Down(now_ns, "the connection has failed");
+    return false;
+  }
+  return up_ ? WorkUp(now_ns) : ComeUp(now_ns);
+}
+
+int64_t Outgoing::NextNs() const {
+  if (sender_.failed()) return INT64_MAX;
+  if (up_) return NextUpNs();
+  // A dialer that works is watched, but for the limit of its patience.
+  return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
+}
+
+void Outgoing::Down(int64_t now_ns, const std::string& why) {
+  up_ = false;
+  socket_.Close();
+  WentDown();
+  pause_ns_ = kFirstPauseNs;
+  // The first try at once: that a listener is gone tells of a peer that is.
+  dial_at_ns_ = now_ns;
+  dialing_ = false;
+  ++sender_.counters().flow_ends;
+  sender_.FlowsChanged(now_ns, false, why);
+}
+
+bool Outgoing::ComeUp(int64_t now_ns) {
+  if (!dialing_) {
+    if (now_ns < dial_at_ns_) return false;
+    dialer_.Start(now_ns);
+    dialing_ = true;
+    told_ = 0;
+    if (dialer_.fd() >= 0) worker_.Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
+  }
+  const Dialer::State state = dialer_.Step(now_ns);
+  if (state == Dialer::State::kWorking) return false;
+  dialing_ = false;
+  if (state == Dialer::State::kReady) {
+    socket_ = dialer_.Take();
+    up_ = true;
+    told_ = EPOLLIN | EPOLLOUT;
+    ++sender_.counters().flow_returns;
+    sender_.FlowsChanged(now_ns, false, "");
+    return true;
+  }
+  const bool gone = state == Dialer::State::kRefused || state == Dialer::State::kNever;
+  dial_at_ns_ = now_ns + pause_ns_;
+  pause_ns_ = std::min(2 * pause_ns_, kLongestPauseNs);
+  sender_.FlowsChanged(now_ns, gone, dialer_.reason());
+  return false;
+}
+
+// Bulk ------------------------------------------------------------------------------------------
+
+FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
+  const FlowRate::Mark mark = rate_.Sent(now_ns, undelivered_, starved);
+  undelivered_ += length;
+  return mark;
+}
+
+int64_t SendFlow::DueNs(const FlowRate::Mark& mark) const {
+  const int64_t expected = rate_.ExpectedBy(mark, undelivered_);
+  if (expected == INT64_MAX) return INT64_MAX;
+  return mark.sent_ns + std::max(kPatience * (expected - mark.sent_ns), kLeastPatienceNs);
+}
+
+bool SendFlow::WorkUp(int64_t now_ns) {
+  bool worked = false;
+  if ((told_ & (EPOLLIN | kGone)) != 0) worked = ReadNotes(now_ns);
+  if (!up()) return true;
+  if ((told_ & EPOLLOUT) != 0) writable_ = true;
+  told_ = 0;
+  if (writing_ && pinned_ && reclaims_ != sender_.reclaims()) GiveBack();
+  for (int i = 0; i < kFramesATurn && writable_; ++i) {
+    if (!writing_ && !Next(now_ns)) break;
+    worked = true;
+    if (!Write(now_ns)) break;
+  }
+  return worked;
+}
+
+int64_t SendFlow::NextUpNs() const {
+  return sender_.owing() || sender_.pending() ? NowNs() + kOwingNs : INT64_MAX;
+}
+
+bool SendFlow::ReadNotes(int64_t now_ns) {
+  std::string why;
+  bool something = false;
+  uint64_t acknowledged = acknowledged_;
+  bool bye = false;
+  const bool well =
+      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
+        if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
+        bye |= note.type == FrameType::kBye;
+        if (note.type != FrameType::kAck) return true;
+        if (note.value < acknowledged || note.value > begun_) return false;
+        acknowledged = note.value;
+        return true;
+      });
+  if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
+  if (!well || bye) Down(now_ns, bye ? "the peer has closed the connection" : why);
+  return something;
+}
+
+bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
+  const uint64_t count = frames - acknowledged_;
+  acknowledged_ = frames;
+  const std::vector<Frame> done(frames_.begin(), frames_.begin() + static_cast<ptrdiff_t>(count));
+  frames_.erase(frames_.begin(), frames_.begin() + static_cast<ptrdiff_t>(count));
+  uint64_t bytes = 0;
+  for (const Frame& frame : done) bytes += frame.length;
+  undelivered_ -= bytes;
+  rate_.Acknowledged(now_ns, bytes, done.back().mark);
+  if (now_ns - path_asked_ns_ > kBetweenTicksNs) {
+    path_asked_ns_ = now_ns;
+    rate_.SetPathRoundTrip(ShortestRoundTripNs(socket_.fd()));
+  }
+  shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
+  sender_.Acknowledged(done, now_ns);
+  return true;
+}
+
+bool SendFlow::Next(int64_t now_ns) {
+  const bool idle = undelivered_ == 0;
+  if (sender_.pending()) {
+    if (undelivered_ >= rate_.Cap()) return false;
+  } else {
+    if (!idle || !sender_.owing() || now_ns < late_look_ns_) return false;
+    late_look_ns_ = now_ns + kLateLookNs;
+  }
+  const std::optional<Sender::Taken> taken = sender_.Take(*this, now_ns);
+  if (!taken) return false;
+  frames_.push_back(taken->frame);
+  ++begun_;
+  header_ = Encode(taken->header);
+  header_left_ = header_.size();
+  body_ = taken->data;
+  body_left_ = taken->frame.length;
+  writing_ = true;
+  pinned_ = true;
+  reclaims_ = sender_.reclaims();
+  return true;
+}
+
+// False: no more now.
+bool SendFlow::Write(int64_t now_ns) {
+  std::array<iovec, 2> parts = {{
+      {header_.data() + (header_.size() - header_left_), header_left_},
+      {const_cast<std::byte*>(body_), body_left_},
+  }};
+  const size_t first = header_left_ == 0 ? 1 : 0;
+  const Moved moved = WriteSome(socket_.fd(), std::span(parts).subspan(first));
+  if (moved.later()) {
+    writable_ = false;
+    return false;
+  }
+  if (moved.error != 0) {
+    Down(now_ns, ErrorWords(moved.error));
+    return false;
+  }
+  const size_t of_header = std::min(moved.bytes, header_left_);
+  header_left_ -= of_header;
+  body_ += moved.bytes - of_header;
+  body_left_ -= moved.bytes - of_header;
+  if (header_left_ != 0 || body_left_ != 0) {
+    // A short write: the socket is full, and epoll tells when it is not.
+    writable_ = false;
+    return false;
+  }
+  writing_ = false;
+  if (pinned_) sender_.Written(frames_.back());
+  pinned_ = false;
+  return true;
+}
+
+// The other copies have arrived: the application waits for a buffer that only this flow still
+// reads.
+void SendFlow::GiveBack() {
+  reclaims_ = sender_.reclaims();
+  if (!sender_.WantedBack(frames_.back())) return;
+  rescued_.assign(body_, body_ + body_left_);
+  body_ = rescued_.data();
+  pinned_ = false;
+  sender_.Written(frames_.back());
+}
+
+void SendFlow::WentDown() {
+  if (writing_ && pinned_) sender_.Written(frames_.back());
+  const std::vector<Frame> owed(frames_.begin(), frames_.end());
+  frames_.clear();
+  undelivered_ = 0;
+  acknowledged_ = 0;
+  begun_ = 0;
+  writing_ = false;
+  pinned_ = false;
+  writable_ = true;
+  notes_ = Notes();
+  rate_ = FlowRate();
+  path_asked_ns_ = 0;
+  shared_rate_ = 0;
+  sender_.Owed(owed);
+}
+
+void SendFlow::Close(Pool& pool) {
+  if (!socket_.open()) return;
+  if (!writing_) {
+    pool.End(std::move(socket_), EncodeForwardBye());
+    return;
+  }
+  // Half of a frame is no end that is meant.
+  if (pinned_) sender_.Written(frames_.back());
+  pinned_ = false;
+  socket_.Close();
+}
+
+// Express ---------------------------------------------------------------------------------------
+
+bool ExpressOut::Put(const DataHeader& header, const std::byte* data) {
+  const std::scoped_lock lock(mutex_);
+  if (!up()) return false;
+  numbers_.push_back(header.request);
+  auto bytes = Encode(header);
+  size_t written = 0;
+  if (left_.empty()) {
+    std::array<iovec, 2> parts = {
+        {{bytes.data(), bytes.size()}, {const_cast<std::byte*>(data), header.length}}};
+    const Moved moved = WriteSome(socket_.fd(), std::span(parts).first(header.length == 0 ? 1 : 2));
+    // Of an error the worker hears as well, and sends again what is not acknowledged.
+    written = moved.bytes;
+  }
+  const size_t of_header = std::min(written, bytes.size());
+  left_.insert(left_.end(), bytes.begin() + static_cast<ptrdiff_t>(of_header), bytes.end());
+  left_.insert(left_.end(), data + (written - of_header), data + header.length);
+  if (!left_.empty()) worker().Wake();
+  return true;
+}
+
+void ExpressOut::Look() {
+  const std::scoped_lock lock(mutex_);
+  if (!up()) return;
+  ReadNotes(NowNs());
+  if (!up()) worker().Wake();
+}
+
+int64_t ExpressOut::NextNs() const {
+  const std::scoped_lock lock(mutex_);
+  return Outgoing::NextNs();
+}
+
+void ExpressOut::Ready(uint32_t events) {
+  const std::scoped_lock lock(mutex_);
+  Outgoing::Ready(events);
+  look_ns_ = 0;
+}
+
+bool ExpressOut::Work(int64_t now_ns) {
+  // Without the lock, which the application's thread needs: a worker that looks for work comes by
+  // all the time.
+  if (up() && !sender_.failed() && now_ns < look_ns_) return false;
+  look_ns_ = now_ns + kBetweenTicksNs;
+  const std::scoped_lock lock(mutex_);
+  return Outgoing::Work(now_ns);
+}
+
+bool ExpressOut::WorkUp(int64_t now_ns) {
+  if ((told_ & kGone) != 0) ReadNotes(now_ns);
+  if (!up()) return true;
+  const bool tried = !left_.empty() && (told_ & EPOLLOUT) != 0;
+  told_ = 0;
+  return tried && Flush(now_ns);
+}
+
+bool ExpressOut::Flush(int64_t now_ns) {
+  iovec part = {left_.data(), left_.size()};
+  const Moved moved = WriteSome(socket_.fd(), {&part, 1});
+  if (moved.error != 0 && !moved.later()) Down(now_ns, ErrorWords(moved.error));
+  if (!up()) return true;
+  left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
+  return moved.bytes != 0;
+}
+
+bool ExpressOut::ReadNotes(int64_t now_ns) {
+  std::string why;
+  bool something = false;
+  bool bye = false;
+  uint64_t acknowledged = acknowledged_;
+  const bool well =
+      notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
+        bye |= note.type == FrameType::kBye;
+        if (note.type != FrameType::kAck) return true;
+        if (note.value < acknowledged || note.value - acknowledged_ > numbers_.size()) return false;
+        acknowledged = note.value;
+        return true;
+      });
+  const auto count = static_cast<ptrdiff_t>(acknowledged - acknowledged_);
+  acknowledged_ = acknowledged;
+  const std::vector<uint64_t> done(numbers_.begin(), numbers_.begin() + count);
+  numbers_.erase(numbers_.begin(), numbers_.begin() + count);
+  if (!done.empty()) sender_.AcknowledgedExpress(done, now_ns);
+  if (!well || bye) Down(now_ns, bye ? "the peer has closed the connection" : why);
+  return something;
+}
+
+void ExpressOut::WentDown() {
+  const std::vector<uint64_t> owed(numbers_.begin(), numbers_.end());
+  numbers_.clear();
+  left_.clear();
+  acknowledged_ = 0;
+  notes_ = Notes();
+  sender_.OwedExpress(owed);
+}
+
+void ExpressOut::Close(Pool& pool) {
+  const std::scoped_lock lock(mutex_);
+  if (!socket_.open()) return;
+  auto bye = EncodeForwardBye();
+  left_.insert(left_.end(), bye.begin(), bye.end());
+  pool.End(std::move(socket_), left_);
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/sender.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "net/arrivals.h"
+#include "net/clock.h"
+#include "net/send_flow.h"
+
+namespace nccltune::net {
+namespace {
+
+using Role = Pool::Role;
+
+// Without any flow for so long, the connection has failed.
+constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
+// So many small messages may be unheard of before the application's thread looks.
+constexpr size_t kUnheard = 32;
+// Of requests after the oldest one, for what is late.
+constexpr uint64_t kLateWindow = 4;
+// Above this several threads together are sooner, though they have to be woken.
+constexpr size_t kMostDirectBytes = 64 << 10;
+
+}  // namespace
+
+Sender::Sender(Parts parts)
+    : surroundings_(parts.surroundings),
+      pool_(std::move(parts.pool)),
+      device_(std::move(parts.device)),
+      peer_(parts.dialers.front().peer().Name()),
+      slots_(kSlots),
+      progress_ns_(NowNs()) {
+  for (SendSlot& slot : slots_) slot.sender = this;
+  for (size_t i = 1; i < parts.dialers.size(); ++i) {
+    flows_.push_back(
+        std::make_unique<SendFlow>(*this, pool_->Pick(Role::kSend), std::move(parts.dialers[i])));
+  }
+  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(Role::kSend),
+                                          std::move(parts.dialers.front()));
+  for (const auto& flow : flows_) flow->Start(SendFlow::kEvents);
+  express_->Start(ExpressOut::kEvents);
+}
+
+Sender::~Sender() {
+  for (const auto& flow : flows_) flow->Stop();
+  express_->Stop();
+  for (const auto& flow : flows_) flow->Close(*pool_);
+  express_->Close(*pool_);
+}
+
+// A message alone is there sooner when no thread has to be woken for it.
+Sender::Path Sender::PathOf(size_t bytes) const {
+  if (!express_->up()) return Path::kBulk;
+  if (bytes <= surroundings_.settings.eager_bytes) return Path::kEager;
+  const bool alone = pending_ == 0 && owing_ == 0 && direct_ == 0;
+  return alone && bytes <= kMostDirectBytes ? Path::kDirect : Path::kBulk;
+}
+
+abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
+  *request = nullptr;
+  if (failed()) return error_;
+  SendSlot* slot = nullptr;
+  bool look = false;
+  Path path = Path::kBulk;
+  {
+    const std::scoped_lock lock(mutex_);
+    slot = &SlotOf(next_);
+    look = unheard_ > kUnheard || slot->busy;
+    if (held_ < kMostRequests && !slot->busy) {
+      path = PathOf(bytes);
+      Begin(*slot, data, bytes, path);
+      *request = slot;
+    }
+  }
+  if (look) express_->Look();
+  if (*request == nullptr) return abi::kSuccess;
+  if (path != Path::kBulk) {
+    const DataHeader header = {slot->number, 0, bytes, static_cast<uint32_t>(bytes)};
+    if (express_->Put(header, slot->data)) return abi::kSuccess;
+    const std::scoped_lock lock(mutex_);
+    OweAgain(slot->number, 0);
+  }
+  WakeSome();
+  return abi::kSuccess;
+}
+
+void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, Path path) {
+  slot.number = next_++;
+  slot.busy = true;
+  slot.held = true;
+  slot.eager = path == Path::kEager;
+  slot.direct = path == Path::kDirect;
+  slot.total = bytes;
+  slot.cut = 0;
+  slot.open = 0;
+  slot.chunks.clear();
+  slot.data = static_cast<const std::byte*>(data);
+  slot.complete.store(slot.eager, std::memory_order_relaxed);
+  if (path == Path::kBulk) {
+    pending_ += bytes + 1;  // an empty message is work, too
+  } else {
+    slot.cut = bytes;
+    slot.open = 1;
+    slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
+    ++counters_.small_messages;
+  }
+  if (slot.direct) ++direct_;
+  if (slot.eager) {
+    slot.copy.assign(slot.data, slot.data + bytes);
+    slot.data = slot.copy.data();
+    ++unheard_;
+  }
+  ++held_;
+  ++counters_.messages;
+  counters_.bytes += bytes;
+}
+
+abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
+  auto* const slot = static_cast<SendSlot*>(request);
+  *done = false;
+  if (slot->direct && !slot->complete.load(std::memory_order_acquire)) express_->Look();
+  if (!slot->complete.load(std::memory_order_acquire)) {
+    if (!failed()) return abi::kSuccess;
+    const std::scoped_lock lock(mutex_);
+    // Not before the last flow has let go of the buffer.
+    return slot->pins == 0 ? error_.load() : abi::kSuccess;
+  }
+  const std::scoped_lock lock(mutex_);
+  *done = true;
+  if (bytes != nullptr) *bytes = slot->total;
+  slot->held = false;
+  --held_;
+  if (slot->open == 0) Free(*slot);
+  return abi::kSuccess;
+}
+
+SendSlot* Sender::Find(uint64_t number) {
+  SendSlot& slot = SlotOf(number);
+  return slot.busy && slot.number == number ? &slot : nullptr;
+}
+
+std::optional<Sender::Taken> Sender::Take(SendFlow& flow, int64_t now_ns) {
+  std::optional<Taken> taken;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failed()) return std::nullopt;
+    taken = TakeOwed();
+    if (!taken) taken = TakeUncut(flow);
+    if (!taken && flow.idle()) taken = TakeLate(now_ns);
+    if (!taken) return std::nullopt;
+    if (owing_ == 1) progress_ns_ = now_ns;
+    taken->frame.mark = flow.Begin(now_ns, taken->frame.length, !pending());
+    SendSlot& slot = SlotOf(taken->frame.number);
+    slot.chunks[taken->frame.chunk].due_ns = flow.DueNs(taken->frame.mark);
+  }
+  if (pending()) WakeSome();
+  return taken;
+}
+
+std::optional<Sender::Taken> Sender::TakeOwed() {
+  while (!due_again_.empty()) {
+    const Due due = due_again_.front();
+    due_again_.pop_front();
+    pending_ -= due.length + 1;
+    SendSlot* const slot = Find(due.number);
+    if (slot == nullptr || slot->chunks[due.chunk].acknowledged) continue;
+    ++counters_.sent_again;
+    return Give(*slot, due.chunk);
+  }
+  return std::nullopt;
+}
+
+std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
+  for (; uncut_ < next_; ++uncut_) {
+    SendSlot* const slot = Find(uncut_);
+    if (slot == nullptr || (slot->cut == slot->total && !slot->chunks.empty())) continue;
+    double together = 0;
+    for (const auto& each : flows_) together += each->up() ? each->rate() : 0;
+    const uint64_t left = slot->total - slot->cut;
+    const uint64_t wanted = ChunkFor(flow.rate(), together, pending_.load(), Granule(slot->total));
+    const uint64_t length = std::min({left, wanted, uint64_t{kLongestChunk}});
+    slot->chunks.push_back({.offset = slot->cut, .length = static_cast<uint32_t>(length)});
+    slot->cut += length;
+    ++slot->open;
+    pending_ -= length + (slot->cut == slot->total ? 1 : 0);
+    return Give(*slot, static_cast<uint32_t>(slot->chunks.size() - 1));
+  }
+  return std::nullopt;
+}
+
+std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
+  const uint64_t last = std::min(next_, oldest_ + kLateWindow);
+  for (uint64_t number = oldest_; number < last; ++number) {
+    SendSlot* const slot = Find(number);
+    if (slot == nullptr || slot->eager || slot->direct) continue;
+    for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
+      const Chunk& chunk = slot->chunks[i];
+      if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;
+      ++counters_.sent_twice;
+      return Give(*slot, i);
+    }
+  }
+  return std::nullopt;
+}
+
+Sender::Taken Sender::Give(SendSlot& slot, uint32_t number) {
+  Chunk& chunk = slot.chunks[number];
+  ++chunk.copies;
+  ++slot.pins;
+  ++owing_;
+  ++counters_.chunks;
+  return {.frame = {.number = slot.number, .chunk = number, .length = chunk.length, .mark = {}},
+          .header = {slot.number, chunk.offset, slot.total, chunk.length},
+          .data = slot.data + chunk.offset};
+}
+
+void Sender::Written(const Frame& frame) {
+  const std::scoped_lock lock(mutex_);
+  SendSlot& slot = SlotOf(frame.number);
+  --slot.pins;
+  Settle(slot);
+}
+
+bool Sender::WantedBack(const Frame& frame) {
+  const std::scoped_lock lock(mutex_);
+  const SendSlot& slot = SlotOf(frame.number);
+  return slot.cut == slot.total && slot.open == 0;
+}
+
+void Sender::Acknowledged(std::span<const Frame> frames, int64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  progress_ns_ = now_ns;
+  for (const Frame& frame : frames) {
+    --owing_;
+    AcknowledgeChunk(frame.number, frame.chunk);
+  }
+}
+
+void Sender::AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  progress_ns_ = now_ns;
+  for (const uint64_t number : numbers) AcknowledgeChunk(number, 0);
+}
+
+void Sender::AcknowledgeChunk(uint64_t number, uint32_t chunk) {
+  SendSlot* const slot = Find(number);
+  // A copy that came second may be acknowledged when its request is long done.
+  if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
+  if (slot->direct) --direct_;
+  slot->chunks[chunk].acknowledged = true;
+  --slot->open;
+  Settle(*slot);
+}
+
+void Sender::Settle(SendSlot& slot) {
+  if (slot.cut != slot.total || slot.open != 0 || slot.chunks.empty()) return;
+  if (slot.pins != 0) {
+    ++reclaims_;
+    WakeAll();
+    return;
+  }
+  slot.complete.store(true, std::memory_order_release);
+  if (!slot.held) Free(slot);
+}
+
+void Sender::Free(SendSlot& slot) {
+  if (slot.eager) --unheard_;
+  slot.busy = false;
+  while (oldest_ < next_ && !SlotOf(oldest_).busy) ++oldest_;
+}
+
+void Sender::Owed(std::span<const Frame> frames) {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Frame& frame : frames) {
+      --owing_;
+      OweAgain(frame.number, frame.chunk);
+    }
+  }
+  WakeSome();
+}
+
+void Sender::OwedExpress(std::span<const uint64_t> numbers) {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const uint64_t number : numbers) OweAgain(number, 0);
+  }
+  WakeSome();
+}
+
+void Sender::OweAgain(uint64_t number, uint32_t chunk) {
+  SendSlot* const slot = Find(number);
+  if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
+  const uint32_t length = slot->chunks[chunk].length;
+  due_again_.push_back({number, chunk, length});
+  pending_ += length + 1;
+}
+
+void Sender::WakeSome() {
+  int woken = 0;
+  for (const auto& flow : flows_) {
+    if (!flow->up() || !flow->worker().asleep()) continue;
+    flow->worker().Wake();
+    if (++woken == 2) return;
+  }
+}
+
+void Sender::WakeAll() {
+  for (const auto& flow : flows_) flow->worker().Wake();
+}
+
+void Sender::FlowsChanged(int64_t now_ns, bool gone, const std::string& why) {
+  bool up = express_->up();
+  for (const auto& flow : flows_) up |= flow->up();
+  const std::scoped_lock lock(mutex_);
+  if (!why.empty()) down_why_ = why;
+  if (up) {
+    all_down_ns_ = 0;
+    return;
+  }
+  if (all_down_ns_ == 0) all_down_ns_ = now_ns;
+  if (gone) Fail(abi::kRemoteError, down_why_);
+}
+
+void Sender::Tick(int64_t now_ns) {
+  const std::scoped_lock lock(mutex_);
+  if (failed()) return;
+  if (all_down_ns_ != 0 && now_ns - all_down_ns_ > kAllDownNs) {
+    Fail(abi::kRemoteError, "no flow for 10 s: " + down_why_);
+    return;
+  }
+  const int64_t limit_ns = surroundings_.settings.timeout_s * kNsPerSecond;
+  if (owing_ != 0 && limit_ns != 0 && now_ns - progress_ns_ > limit_ns) {
+    Fail(abi::kRemoteError,
+         "nothing was delivered for " + std::to_string(surroundings_.settings.timeout_s) + " s");
+  }
+}
+
+// With the lock held.
+void Sender::Fail(abi::Result result, const std::string& why) {
+  if (failed()) return;
+  uint64_t bytes = 0;
+  for (const SendSlot& slot : slots_) {
+    if (slot.busy && slot.held && !slot.complete) bytes += slot.total;
+  }
+  const std::string text = "sending to " + peer_ + " on " + device_ +
+                           (bytes != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
+                           " bytes outstanding: " + why;
+  // A peer that ends with nothing outstanding has only been quicker than we.
+  if (bytes != 0) {
+    surroundings_.log.Warn(text);
+  } else {
+    surroundings_.log.Info(text);
+  }
+  error_ = result;
+  WakeAll();
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sending end of a connection: what is still to be sent, what is owed until it is acknowledged,
+// and when a buffer is the application's again.
+#ifndef NCCLTUNE_NET_SENDER_H_
+#define NCCLTUNE_NET_SENDER_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/counters.h"
+#include "net/dialer.h"
+#include "net/flow_rate.h"
+#include "net/pool.h"
+#include "net/request.h"
+#include "net/transport.h"
+#include "net/wire.h"
+
+namespace nccltune::net {
+
+class SendFlow;
+class ExpressOut;
+
+// A piece of a request, until all that were given it have answered for it.
+struct Chunk {
+  uint64_t offset = 0;
+  uint32_t length = 0;
+  uint8_t copies = 0;
+  bool acknowledged = false;
+  int64_t due_ns = 0;  // after this another flow may send it as well
+};
+
+struct SendSlot : Request {
+  const std::byte* data = nullptr;
+  uint64_t total = 0;
+  uint64_t cut = 0;  // bytes that are chunks already
+  size_t open = 0;   // chunks that are not acknowledged
+  int pins = 0;      // flows that read the buffer
+  bool busy = false;
+  bool held = false;    // NCCL has it
+  bool eager = false;   // `data` is `copy`
+  bool direct = false;  // on the express flow, out of the application's buffer
+  std::vector<Chunk> chunks;
+  std::vector<std::byte> copy;
+};
+
+// A chunk that a flow was given.
+struct Frame {
+  uint64_t number = 0;
+  uint32_t chunk = 0;
+  uint32_t length = 0;
+  FlowRate::Mark mark;
+};
+
+class Sender {
+ public:
+  // What the connector knows.
+  struct Parts {
+    Surroundings surroundings;
+    std::shared_ptr<Pool> pool;
+    std::vector<Dialer> dialers;  // the express flow's first; each is ready
+    std::string device;
+  };
+
+  explicit Sender(Parts parts);
+  ~Sender();
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  abi::Result Send(const void* data, size_t bytes, Request** request);
+  abi::Result Test(Request* request, bool* done, size_t* bytes);
+
+  // For flows -------------------------------------------------------------------------------------
+
+  // The next chunk for a flow with `undelivered` bytes; nothing where none is left. The request is
+  // pinned until Written.
+  struct Taken {
+    Frame frame;
+    DataHeader header;
+    const std::byte* data = nullptr;
+  };
+  std::optional<Taken> Take(SendFlow& flow, int64_t now_ns);
+  // The buffer is not read any more for this frame.
+  void Written(const Frame& frame);
+  void Acknowledged(std::span<const Frame> frames, int64_t now_ns);
+  void AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns);
+  // The peer lives, but its application makes us wait.
+  void PeerWaits(int64_t now_ns) { progress_ns_ = now_ns; }
+  // A flow is gone: what it owes is sent by others.
+  void Owed(std::span<const Frame> frames);
+  void OwedExpress(std::span<const uint64_t> numbers);
+  // All other copies of the frame's request are there: the rest of its bytes should be copied and
+  // the buffer given back.
+  bool WantedBack(const Frame& frame);
+
+  // Bytes that no flow has taken.
+  bool pending() const { return pending_.load() != 0; }
+  // Something was given to bulk flows and is not acknowledged.
+  bool owing() const { return owing_.load() != 0; }
+  uint64_t reclaims() const { return reclaims_.load(); }
+  bool failed() const { return error_.load() != abi::kSuccess; }
+  // A flow came up or went down. `gone`: the peer's listener is not there any more.
+  void FlowsChanged(int64_t now_ns, bool gone, const std::string& why);
+  // Looks at what only time tells. Called by one flow's worker.
+  void Tick(int64_t now_ns);
+
+  const Surroundings& surroundings() const { return surroundings_; }
+  Counters& counters() { return counters_; }
+
+ private:
+  SendSlot& SlotOf(uint64_t number) { return slots_[number % kSlots]; }
+  SendSlot* Find(uint64_t number);
+  std::optional<Taken> TakeOwed();
+  std::optional<Taken> TakeUncut(SendFlow& flow);
+  std::optional<Taken> TakeLate(int64_t now_ns);
+  enum class Path { kEager, kDirect, kBulk };
+  Path PathOf(size_t bytes) const;
+  void Begin(SendSlot& slot, const void* data, size_t bytes, Path path);
+  Taken Give(SendSlot& slot, uint32_t chunk);
+  void AcknowledgeChunk(uint64_t number, uint32_t chunk);
+  void OweAgain(uint64_t number, uint32_t chunk);
+  void Settle(SendSlot& slot);
+  void Free(SendSlot& slot);
+  // So many sleepers at once wake the rest in a few steps, and cost their waker little.
+  void WakeSome();
+  void WakeAll();
+  void Fail(abi::Result result, const std::string& why);
+
+  Surroundings surroundings_;
+  std::shared_ptr<Pool> pool_;
+  std::string device_;
+  std::string peer_;
+  Counters counters_;
+
+  std::mutex mutex_;
+  std::vector<SendSlot> slots_;
+  uint64_t next_ = 0;    // number of the next request
+  uint64_t oldest_ = 0;  // all before it are acknowledged
+  uint64_t uncut_ = 0;   // all before it are cut
+  size_t held_ = 0;      // requests that NCCL has
+  size_t unheard_ = 0;   // copied messages without an acknowledgement
+  size_t direct_ = 0;    // messages that are on the express flow without a copy
+  struct Due {
+    uint64_t number;
+    uint32_t chunk;
+    uint32_t length;
+  };
+  std::deque<Due> due_again_;
+  int64_t all_down_ns_ = 0;  // since when no flow is up; 0: one is
+  std::string down_why_;
+
+  // Workers that look for work read these all the time.
+  alignas(kCacheLine) std::atomic<uint64_t> pending_ = 0;
+  std::atomic<uint64_t> owing_ = 0;
+  std::atomic<uint64_t> reclaims_ = 0;
+  std::atomic<int64_t> progress_ns_ = 0;
+  alignas(kCacheLine) std::atomic<abi::Result> error_ = abi::kSuccess;
+
+  std::vector<std::unique_ptr<SendFlow>> flows_;
+  std::unique_ptr<ExpressOut> express_;
+};
+
+}  // namespace nccltune::net
+
+#endif  // NCCLTUNE_NET_SENDER_H_

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// A net plugin that moves bytes over one TCP connection in the simplest way, from within test(),
+// and that breaks the contract in the way that NAIVE_FAULT names, from message 10 on where it is
+// about one.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "abi/net_v10.h"
+#include "abi/net_v11.h"
+#include "abi/net_v12.h"
+#include "abi/net_v6.h"
+#include "abi/net_v7.h"
+#include "abi/net_v8.h"
+#include "abi/net_v9.h"
+
+namespace nccltune {
+namespace {
+
+using abi::Result;
+
+constexpr uint64_t kFaultyMessage = 10;
+constexpr size_t kMostRequests = 32;
+
+bool Fault(std::string_view name) {
+  const char* const fault = std::getenv("NAIVE_FAULT");
+  return fault != nullptr && name == fault;
+}
+
+struct Comm;
+
+struct Request {
+  Comm* comm = nullptr;
+  uint64_t number = 0;
+  unsigned char* data = nullptr;
+  uint64_t room = 0;
+  uint64_t bytes = 0;  // what the header says
+  size_t header_moved = 0;
+  uint64_t moved = 0;
+  bool done = false;
+};
+
+struct Comm {
+  int fd = -1;
+  bool sends = false;
+  uint64_t posted = 0;
+  std::deque<Request*> queue;                      // not moved yet
+  std::vector<std::unique_ptr<Request>> requests;  // all that were not tested to their end
+
+  ~Comm() { close(fd); }
+};
+
+// False where nothing more moves now; *result tells of an error.
+bool Move(Comm* comm, void* data, size_t bytes, size_t* moved, Result* result) {
+  const ssize_t n = comm->sends ? send(comm->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                : recv(comm->fd, data, bytes, MSG_DONTWAIT);
+  if (n > 0) {
+    *moved = static_cast<size_t>(n);
+    return true;
+  }
+  if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+    *result = abi::kRemoteError;
+  }
+  return false;
+}
+
+Result Progress(Comm* comm) {
+  Result result = abi::kSuccess;
+  while (!comm->queue.empty()) {
+    Request& request = *comm->queue.front();
+    size_t moved = 0;
+    if (request.header_moved < sizeof request.bytes) {
+      auto* const header = reinterpret_cast<unsigned char*>(&request.bytes);
+      if (!Move(comm, header + request.header_moved, sizeof request.bytes - request.header_moved,
+                &moved, &result)) {
+        return result;
+      }
+      request.header_moved += moved;
+      if (request.header_moved < sizeof request.bytes) continue;
+      if (request.bytes > request.room) return abi::kInvalidUsage;
+    }
+    if (request.moved < request.bytes) {
+      if (!Move(comm, request.data + request.moved, request.bytes - request.moved, &moved,
+                &result)) {
+        return result;
+      }
+      request.moved += moved;
+      if (request.moved < request.bytes) continue;
+    }
+    request.done = true;
+    comm->queue.pop_front();
+  }
+  return result;
+}
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = port;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+Result Init(abi::LogFunction log) {
+  log(abi::kLogInfo, 0x10, __FILE__, __LINE__, "%s", "naive init");
+  log(abi::kLogWarn, 0x10, __FILE__, __LINE__, "naive is %s", "naive");
+  return Fault("init_fails") ? abi::kSystemError : abi::kSuccess;
+}
+
+Result Devices(int* count) {
+  *count = Fault("no_devices") ? 0 : 1;
+  return abi::kSuccess;
+}
+
+template <typename Properties>
+Result GetProperties(int /*device*/, Properties* properties) {
+  Properties own{};
+  static char name[] = "naive0";
+  own.name = name;
+  own.pci_path = nullptr;
+  own.ptr_support = 1;
+  own.speed = 10000;
+  own.latency = 0;
+  own.max_comms = 1024;
+  own.max_recvs = 1;
+  if constexpr (requires { own.max_coll_bytes; }) {
+    own.max_p2p_bytes = own.max_coll_bytes = size_t{1} << 30;
+  }
+  if constexpr (requires { own.v_device; }) own.v_device.count = 1;
+  if (Fault("unset_property")) own.speed = properties->speed;
+  *properties = own;
+  if (Fault("properties_overrun")) std::memset(properties + 1, 1, 8);
+  return abi::kSuccess;
+}
+
+Result Listen(void* handle, void** listen_comm) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_in address = Loopback(0);
+  socklen_t length = sizeof address;
+  auto* const where = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd, where, length) != 0 || listen(fd, 16) != 0 || getsockname(fd, where, &length) != 0) {
+    close(fd);
+    return abi::kSystemError;
+  }
+  std::memcpy(handle, &address.sin_port, sizeof address.sin_port);
+  if (Fault("handle_overrun")) std::memset(handle, 1, 200);
+  *listen_comm = new int(fd);
+  return abi::kSuccess;
+}
+
+void NoDelay(int fd) {
+  const int one = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+Result Connect(void* handle, void** send_comm) {
+  *send_comm = nullptr;
+  if (Fault("connect_never")) return abi::kSuccess;
+  uint16_t port = 0;
+  std::memcpy(&port, handle, sizeof port);
+  const sockaddr_in address = Loopback(port);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    close(fd);
+    return abi::kRemoteError;
+  }
+  NoDelay(fd);
+  auto comm = std::make_unique<Comm>();
+  comm->fd = fd;
+  comm->sends = true;
+  *send_comm = comm.release();
+  return abi::kSuccess;
+}
+
+Result Accept(void* listen_comm, void** recv_comm) {
+  *recv_comm = nullptr;
+  if (Fault("accept_hangs")) poll(nullptr, 0, -1);
+  const int fd = accept4(*static_cast<int*>(listen_comm), nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd < 0) return abi::kSuccess;
+  NoDelay(fd);
+  auto comm = std::make_unique<Comm>();
+  comm->fd = fd;
+  *recv_comm = comm.release();
+  return abi::kSuccess;
+}
+
+Result RegMr(int type) {
+  return type == 1 || Fault("takes_gpu_memory") ? abi::kSuccess : abi::kInvalidArgument;
+}
+
+Result Post(void* opaque, void* data, uint64_t bytes, void** request) {
+  Comm& comm = *static_cast<Comm*>(opaque);
+  if (Fault("request_unset") && comm.posted == kFaultyMessage) return abi::kSuccess;
+  if (Fault("optional_left") && *request == reinterpret_cast<void*>(uintptr_t{1})) {
+    return abi::kSuccess;
+  }
+  *request = nullptr;
+  if (comm.requests.size() == kMostRequests) return abi::kSuccess;
+  if (Fault("null_for_ever") && comm.posted == kFaultyMessage) return abi::kSuccess;
+  if (Fault("crash") && comm.posted == kFaultyMessage) std::raise(SIGABRT);
+  if (Fault("exit") && comm.posted == kFaultyMessage) _exit(0);
+  auto own = std::make_unique<Request>();
+  own->comm = &comm;
+  own->number = comm.posted++;
+  own->data = static_cast<unsigned char*>(data);
+  own->room = bytes;
+  own->bytes = comm.sends ? bytes : 0;
+  *request = own.get();
+  comm.requests.push_back(std::move(own));
+  Request* const last = comm.requests.back().get();
+  // With this fault message 10 waits, and goes behind 11.
+  if (comm.sends && Fault("swapped") && last->number == kFaultyMessage) return abi::kSuccess;
+  comm.queue.push_back(last);
+  if (comm.sends && Fault("swapped") && last->number == kFaultyMessage + 1) {
+    comm.queue.push_back(comm.requests[comm.requests.size() - 2].get());
+  }
+  return abi::kSuccess;
+}
+
+// What a receive that is done does not look like where it should.
+void Spoil(Request* request) {
+  if (request->comm->sends || request->number != kFaultyMessage) return;
+  if (Fault("corrupt_byte")) request->data[request->bytes / 2] ^= 1;
+  if (Fault("wrong_size")) --request->bytes;
+  if (Fault("writes_behind")) request->data[request->bytes] ^= 1;
+  if (Fault("writes_before")) request->data[-100] ^= 1;
+}
+
+Result Test(void* opaque, int* done, int* sizes) {
+  auto& request = *static_cast<Request*>(opaque);
+  Comm& comm = *request.comm;
+  if (Fault("done_unset")) return abi::kSuccess;
+  *done = 0;
+  const bool faulty = request.number == kFaultyMessage;
+  if (faulty && Fault("test_hangs")) poll(nullptr, 0, -1);
+  if (faulty && Fault("test_fails")) return abi::kInternalError;
+  if (const Result result = Progress(&comm); result != abi::kSuccess) return result;
+  if (!request.done || (faulty && Fault("never_done"))) return abi::kSuccess;
+  Spoil(&request);
+  *done = 1;
+  if (sizes != nullptr && !(Fault("size_unset") && !comm.sends)) {
+    sizes[0] = static_cast<int>(request.bytes);
+  }
+  std::erase_if(comm.requests, [&](const auto& own) { return own.get() == &request; });
+  return abi::kSuccess;
+}
+
+// The race is the fault.
+__attribute__((no_sanitize("thread"))) void WriteLate(volatile unsigned char* data) {
+  poll(nullptr, 0, 50);
+  *data = 1;
+}
+
+Result Close(void* opaque) {
+  auto* const comm = static_cast<Comm*>(opaque);
+  if (Fault("writes_after_close") && !comm->sends && !comm->queue.empty()) {
+    std::thread(&WriteLate, comm->queue.front()->data).detach();
+  }
+  delete comm;
+  return Fault("close_fails") ? abi::kInternalError : abi::kSuccess;
+}
+
+Result CloseListen(void* opaque) {
+  const std::unique_ptr<int> fd(static_cast<int*>(opaque));
+  close(*fd);
+  return abi::kSuccess;
+}
+
+template <typename Size>
+Result RegMrOf(void* /*comm*/, void* /*data*/, Size /*size*/, int type, void** /*mhandle*/) {
+  return RegMr(type);
+}
+
+Result DeregMr(void* /*comm*/, void* /*mhandle*/) { return abi::kSuccess; }
+
+// Parameters of types that older interfaces lack are deduced.
+template <int kVersion, typename Net>
+void SetInit(Net* net) {
+  if constexpr (kVersion >= 11) {
+    net->init = [](void** context, uint64_t, auto*, abi::LogFunction log, auto profiler) {
+      *context = new int(0);
+      void* event = nullptr;
+      const Result result = profiler(&event, 0, nullptr, 0, nullptr);
+      return result == abi::kSuccess ? Init(log) : result;
+    };
+    net->finalize = [](void* context) {
+      delete static_cast<int*>(context);
+      return abi::kSuccess;
+    };
+  } else if constexpr (kVersion >= 10) {
+    net->init = [](abi::LogFunction log, auto) { return Init(log); };
+  } else {
+    net->init = &Init;
+  }
+}
+
+template <int kVersion, typename Net>
+void SetConnect(Net* net) {
+  if constexpr (kVersion >= 11) {
+    net->listen = [](void*, int, void* handle, void** comm) { return Listen(handle, comm); };
+    net->connect = [](void*, int, void* handle, void** comm, auto**) {
+      return Connect(handle, comm);
+    };
+  } else {
+    net->listen = [](int, void* handle, void** comm) { return Listen(handle, comm); };
+    if constexpr (kVersion >= 10) {
+      net->connect = [](int, auto*, void* handle, void** comm, auto**) {
+        return Connect(handle, comm);
+      };
+    } else if constexpr (kVersion >= 7) {
+      net->connect = [](int, void* handle, void** comm, auto**) { return Connect(handle, comm); };
+    } else {
+      net->connect = [](int, void* handle, void** comm) { return Connect(handle, comm); };
+    }
+  }
+  if constexpr (kVersion >= 7) {
+    net->accept = [](void* listener, void** comm, auto**) { return Accept(listener, comm); };
+  } else {
+    net->accept = &Accept;
+  }
+}
+
+template <int kVersion, typename Net>
+void SetPost(Net* net) {
+  using Size = std::conditional_t<kVersion >= 9, size_t, int>;
+  if constexpr (kVersion >= 10) {
+    net->isend = [](void* comm, void* data, Size size, int, void*, void*, void** request) {
+      return Post(comm, data, size, request);
+    };
+    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void**,
+                    void** request) { return Post(comm, data[0], sizes[0], request); };
+  } else {
+    net->isend = [](void* comm, void* data, Size size, int, void*, void** request) {
+      return Post(comm, data, static_cast<uint64_t>(size), request);
+    };
+    net->irecv = [](void* comm, int, void** data, Size* sizes, int*, void**, void** request) {
+      return Post(comm, data[0], static_cast<uint64_t>(sizes[0]), request);
+    };
+  }
+}
+
+template <int kVersion, typename Net, typename Properties>
+Net Table() {
+  Net net{};
+  net.name = "Naive";
+  SetInit<kVersion>(&net);
+  net.devices = &Devices;
+  net.get_properties = &GetProperties<Properties>;
+  SetConnect<kVersion>(&net);
+  net.reg_mr = &RegMrOf<std::conditional_t<kVersion >= 8, size_t, int>>;
+  net.dereg_mr = &DeregMr;
+  SetPost<kVersion>(&net);
+  net.test = &Test;
+  net.close_send = net.close_recv = &Close;
+  net.close_listen = &CloseListen;
+  return net;
+}
+
+}  // namespace
+}  // namespace nccltune
+
+#define EXPORTED(version)                                       \
+  extern "C" __attribute__((visibility("default")))             \
+  const nccltune::abi::NetV##version ncclNetPlugin_v##version = \
+      nccltune::Table<version, nccltune::abi::NetV##version,    \
+                      nccltune::abi::NetPropertiesV##version>()
+EXPORTED(6);
+EXPORTED(7);
+EXPORTED(8);
+EXPORTED(9);
+EXPORTED(10);
+EXPORTED(11);
+EXPORTED(12);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/net/support.h"
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace nccltune::host::net {
+
+Outcome RunCommand(const std::string& command) {
+  Outcome outcome;
+  FILE* const pipe = popen(("(" + command + ") 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
+    outcome.output.append(buffer, n);
+  }
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const size_t line = outcome.output.find("{\"op\"");
+  if (line != std::string::npos) {
+    const std::string text = outcome.output.substr(line, outcome.output.find('\n', line) - line);
+    json::Error error;
+    if (!json::Parse(text, &outcome.report, &error)) outcome.report = json::Value();
+  }
+  return outcome;
+}
+
+Outcome RunNaive(const std::string& arguments, const std::string& fault) {
+  return RunCommand("NAIVE_FAULT=" + fault + " " NET_HOST " " + arguments +
+                    " --plugin " NAIVE_NET_PLUGIN);
+}
+
+double NumberOf(const json::Value& rank, const char* first, const char* second) {
+  const json::Value* const inner = rank.Find(first);
+  const json::Value* const value = inner == nullptr ? nullptr : inner->Find(second);
+  double number = -1;
+  if (value != nullptr) value->ToNumber(&number);
+  return number;
+}
+
+}  // namespace nccltune::host::net

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace nccltune::net {
+namespace {
+
+TEST(Granule, IsAPowerOfTwoThatGrowsWithTheRequest) {
+  uint64_t before = 0;
+  for (uint64_t total = 0; total <= uint64_t{1} << 40; total = 2 * total + 1) {
+    const uint64_t granule = Granule(total);
+    EXPECT_TRUE(std::has_single_bit(granule)) << total;
+    EXPECT_GE(granule, std::max(before, uint64_t{8 << 10})) << total;
+    EXPECT_LE(granule, uint64_t{1 << 20}) << total;
+    before = granule;
+  }
+  EXPECT_EQ(Granule(0), uint64_t{8 << 10});
+  EXPECT_EQ(Granule(uint64_t{1} << 40), uint64_t{1 << 20});
+}
+
+TEST(Granule, KeepsTheMapOfARequestSmallWhileItCanGrow) {
+  for (const uint64_t total : {uint64_t{32} << 20, uint64_t{100} << 20, uint64_t{4000} << 20}) {
+    EXPECT_LE(total / Granule(total), 4096U) << total;
+  }
+}
+
+TEST(OnGrid, TakesWhatCanBeCutAndNothingElse) {
+  constexpr uint64_t kG = 8192;
+  for (const uint64_t total : {uint64_t{0}, uint64_t{1}, kG - 1, kG, kG + 1, 3 * kG, 3 * kG + 5}) {
+    for (uint64_t offset = 0; offset <= total + kG; offset += offset % kG == 0 ? 1 : kG - 1) {
+      for (const uint64_t end :
+           {offset, offset + 1, offset + kG, offset + 2 * kG, total, total + 1}) {
+        if (end < offset) continue;
+        const uint64_t length = end - offset;
+        const bool inside = end <= total;
+        const bool cut = offset % kG == 0 && (end % kG == 0 || end == total);
+        const bool full = total == 0 ? offset == 0 && length == 0 : length != 0;
+        EXPECT_EQ(OnGrid(total, offset, length), inside && cut && full)
+            << offset << "+" << length << "/" << total;
+      }
+    }
+  }
+}
+
+TEST(OnGrid, DoesNotWrapAround) {
+  EXPECT_FALSE(OnGrid(16384, 8192, UINT64_MAX - 8191));
+  EXPECT_FALSE(OnGrid(16384, UINT64_MAX - 8191, 8192));
+  EXPECT_FALSE(OnGrid(16384, UINT64_MAX - 8191, 24576));
+}
+
+TEST(Arrivals, AnEmptyRequestArrivesOnce) {
+  Arrivals arrivals;
+  arrivals.Reset(0);
+  EXPECT_TRUE(arrivals.Wanted(0, 0));
+  arrivals.Mark(0, 0);
+  EXPECT_FALSE(arrivals.Wanted(0, 0));
+  EXPECT_EQ(arrivals.Mark(0, 0), 0U);
+}
+
+TEST(Arrivals, ResetForgetsTheRequestBefore) {
+  Arrivals arrivals;
+  arrivals.Reset(3 * 8192);
+  EXPECT_EQ(arrivals.Mark(0, uint64_t{3} * 8192), 3U * 8192);
+  arrivals.Reset(2 * 8192 + 1);
+  EXPECT_TRUE(arrivals.Wanted(0, 8192));
+  EXPECT_TRUE(arrivals.Wanted(16384, 1));
+  EXPECT_EQ(arrivals.Mark(0, 2 * 8192 + 1), 2U * 8192 + 1);
+}
+
+// One request beside a map of its every byte: chunks of any cut, again and over each other, until
+// all is there.
+void ArriveAtRandom(uint64_t total, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Arrivals arrivals;
+  arrivals.Reset(total);
+  std::vector<char> there(total, 0);
+  const uint64_t granule = Granule(total);
+  const uint64_t granules = (total + granule - 1) / granule;
+  uint64_t missing = total;
+  while (missing != 0) {
+    const uint64_t first = random() % granules;
+    const uint64_t count = 1 + random() % std::min<uint64_t>(granules - first, 9);
+    const uint64_t offset = first * granule;
+    const uint64_t length = std::min(count * granule, total - offset);
+    ASSERT_TRUE(OnGrid(total, offset, length));
+    const auto from = there.begin() + static_cast<ptrdiff_t>(offset);
+    const auto to = from + static_cast<ptrdiff_t>(length);
+    const auto fresh = static_cast<uint64_t>(std::count(from, to, 0));
+    ASSERT_EQ(arrivals.Wanted(offset, length), fresh != 0) << offset << "+" << length;
+    ASSERT_EQ(arrivals.Mark(offset, length), fresh) << offset << "+" << length;
+    std::fill(from, to, 1);
+    missing -= fresh;
+    ASSERT_FALSE(arrivals.Wanted(offset, length));
+  }
+  EXPECT_FALSE(arrivals.Wanted(0, total));
+}
+
+TEST(Arrivals, AreWhatAMapOfEveryByteSays) {
+  uint64_t seed = 0;
+  for (const uint64_t total :
+       {1U, 8191U, 8192U, 8193U, 65536U, 100'000U, 1U << 20, (3U << 20) + 7U, (40U << 20) + 1U}) {
+    SCOPED_TRACE(total);
+    for (int i = 0; i < (total > (1U << 20) ? 1 : 10); ++i) ArriveAtRandom(total, ++seed);
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::net

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every interface version through its own struct: what is made, sent, received and closed.
+#include <array>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "net/support.h"
+
+namespace nccltune::net {
+namespace {
+
+TYPED_TEST_SUITE(ConnectionTest, AllVersions, VersionNames);
+
+TYPED_TEST(ConnectionTest, ListenHandsOverDeviceHandleAndSurroundings) {
+  void* comm = nullptr;
+  ASSERT_EQ(TypeParam::Listen(this->context_, 1, this->handle_.data(), &comm), abi::kSuccess);
+  EXPECT_EQ(comm, &this->below().listener);
+  EXPECT_EQ(this->below().device, &this->below().devices[1]);
+  EXPECT_EQ(this->below().handle, this->handle_.data());
+  ASSERT_TRUE(this->below().surroundings.has_value());
+  EXPECT_EQ(this->below().surroundings->settings.flows, 5);
+  EXPECT_EQ(this->below().surroundings->traffic_class,
+            TypeParam::kHasContext ? this->kTrafficClass : -1);
+  this->below().surroundings->log.Warn("heard");
+  EXPECT_EQ(TakeLog(), std::vector<std::string>{"WARN NET/nccltune: heard"});
+  EXPECT_EQ(TypeParam::kNet.close_listen(comm), abi::kSuccess);
+  EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
+}
+
+TYPED_TEST(ConnectionTest, ListenChecksItsPointers) {
+  void* comm = &comm;
+  EXPECT_EQ(TypeParam::Listen(this->context_, 0, nullptr, &comm), abi::kInvalidArgument);
+  EXPECT_EQ(comm, nullptr);
+  this->ExpectOneWarning("listen: the handle is null");
+  EXPECT_EQ(TypeParam::Listen(this->context_, 0, this->handle_.data(), nullptr),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("listen: the place of the comm is null");
+  if constexpr (TypeParam::kHasContext) {
+    EXPECT_EQ(TypeParam::Listen(nullptr, 0, this->handle_.data(), &comm), abi::kInvalidArgument);
+    this->ExpectOneWarning("listen: the context is null");
+  }
+}
+
+TYPED_TEST(ConnectionTest, ConnectIsAskedUntilItStands) {
+  abi::NetCommConfig config = {this->kTrafficClass};
+  abi::NetDeviceHandle code = {};
+  abi::NetDeviceHandle* send_device = &code;
+  this->below().ready = false;
+  void* comm = &comm;
+  for (int round = 1; round <= 3; ++round) {
+    ASSERT_EQ(
+        TypeParam::Connect(this->context_, 0, &config, this->handle_.data(), &comm, &send_device),
+        abi::kSuccess);
+    EXPECT_EQ(comm, nullptr);
+    EXPECT_EQ(this->below().calls, round);
+  }
+  this->below().ready = true;
+  ASSERT_EQ(
+      TypeParam::Connect(this->context_, 0, &config, this->handle_.data(), &comm, &send_device),
+      abi::kSuccess);
+  EXPECT_EQ(comm, this->sender());
+  EXPECT_EQ(send_device, &code) << "it is for code on the GPU";
+  EXPECT_EQ(this->below().device, &this->below().devices[0]);
+  EXPECT_EQ(this->below().handle, this->handle_.data());
+  EXPECT_EQ(this->below().surroundings->traffic_class,
+            TypeParam::kNumber >= 10 ? this->kTrafficClass : -1);
+  EXPECT_EQ(TypeParam::kNet.close_send(comm), abi::kSuccess);
+  EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
+}
+
+TYPED_TEST(ConnectionTest, ConnectNeedsNeitherConfigurationNorDeviceHandle) {
+  void* comm = nullptr;
+  ASSERT_EQ(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), &comm, nullptr),
+            abi::kSuccess);
+  EXPECT_EQ(comm, this->sender());
+  EXPECT_EQ(this->below().surroundings->traffic_class,
+            TypeParam::kHasContext ? this->kTrafficClass : -1);
+}
+
+TYPED_TEST(ConnectionTest, ConnectChecksItsPointers) {
+  void* comm = &comm;
+  EXPECT_EQ(TypeParam::Connect(this->context_, 0, nullptr, nullptr, &comm), abi::kInvalidArgument);
+  EXPECT_EQ(comm, nullptr);
+  this->ExpectOneWarning("connect: the handle is null");
+  EXPECT_EQ(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), nullptr),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("connect: the place of the comm is null");
+  if constexpr (TypeParam::kHasContext) {
+    EXPECT_EQ(TypeParam::Connect(nullptr, 0, nullptr, this->handle_.data(), &comm),
+              abi::kInvalidArgument);
+    this->ExpectOneWarning("connect: the context is null");
+  }
+}
+
+TYPED_TEST(ConnectionTest, AcceptIsAskedUntilSomebodyComes) {
+  void* const listener = &this->below().listener;
+  this->below().ready = false;
+  void* comm = &comm;
+  ASSERT_EQ(TypeParam::Accept(listener, &comm, nullptr), abi::kSuccess);
+  EXPECT_EQ(comm, nullptr);
+  this->below().ready = true;
+  ASSERT_EQ(TypeParam::Accept(listener, &comm), abi::kSuccess);
+  EXPECT_EQ(comm, this->receiver());
+  EXPECT_EQ(this->below().asked_of, listener);
+  EXPECT_EQ(TypeParam::kNet.close_recv(comm), abi::kSuccess);
+  EXPECT_EQ(this->below().closed, std::vector<const void*>{comm});
+}
+
+TYPED_TEST(ConnectionTest, AcceptChecksItsPointers) {
+  void* comm = &comm;
+  EXPECT_EQ(TypeParam::Accept(nullptr, &comm), abi::kInvalidArgument);
+  EXPECT_EQ(comm, nullptr);
+  this->ExpectOneWarning("accept: the listener is null");
+  EXPECT_EQ(TypeParam::Accept(&this->below().listener, nullptr), abi::kInvalidArgument);
+  this->ExpectOneWarning("accept: the place of the comm is null");
+}
+
+TYPED_TEST(ConnectionTest, FailuresBelowArePassedOnAndNotSaidAgain) {
+  this->below().result = abi::kRemoteError;
+  void* comm = &comm;
+  EXPECT_EQ(TypeParam::Listen(this->context_, 0, this->handle_.data(), &comm), abi::kRemoteError);
+  EXPECT_EQ(comm, nullptr);
+  comm = &comm;
+  EXPECT_EQ(TypeParam::Connect(this->context_, 0, nullptr, this->handle_.data(), &comm),
+            abi::kRemoteError);
+  EXPECT_EQ(comm, nullptr);
+  comm = &comm;
+  EXPECT_EQ(TypeParam::Accept(&this->below().listener, &comm), abi::kRemoteError);
+  EXPECT_EQ(comm, nullptr);
+  char byte = 0;
+  void* request = &request;
+  EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, 1, &request), abi::kRemoteError);
+  EXPECT_EQ(request, nullptr);
+  request = &request;
+  EXPECT_EQ(this->Irecv(&byte, 1, &request), abi::kRemoteError);
+  EXPECT_EQ(request, nullptr);
+  int done = 1;
+  int size = 55;
+  EXPECT_EQ(TypeParam::kNet.test(&this->below().request, &done, &size), abi::kRemoteError);
+  EXPECT_EQ(done, 0);
+  EXPECT_EQ(size, 55);
+  EXPECT_EQ(TypeParam::kNet.close_send(this->sender()), abi::kRemoteError);
+  EXPECT_EQ(TypeParam::kNet.close_recv(this->receiver()), abi::kRemoteError);
+  EXPECT_EQ(TypeParam::kNet.close_listen(&this->below().listener), abi::kRemoteError);
+  EXPECT_TRUE(TakeLog().empty());
+}
+
+TYPED_TEST(ConnectionTest, HostMemoryNeedsNoRegistration) {
+  std::array<char, 16> memory = {};
+  for (void* const comm : {this->sender(), this->receiver()}) {
+    void* mhandle = &mhandle;
+    EXPECT_EQ(TypeParam::kNet.reg_mr(comm, memory.data(), 16, abi::kPointerHost, &mhandle),
+              abi::kSuccess);
+    EXPECT_EQ(mhandle, nullptr);
+    EXPECT_EQ(TypeParam::kNet.dereg_mr(comm, mhandle), abi::kSuccess);
+    EXPECT_EQ(TypeParam::kNet.reg_mr(comm, nullptr, 0, abi::kPointerHost, &mhandle), abi::kSuccess);
+  }
+}
+
+TYPED_TEST(ConnectionTest, OtherMemoryIsRefused) {
+  char byte = 0;
+  for (const int type : {abi::kPointerCuda, abi::kPointerDmaBuf, 0}) {
+    void* mhandle = &mhandle;
+    EXPECT_EQ(TypeParam::kNet.reg_mr(this->sender(), &byte, 1, type, &mhandle),
+              abi::kInvalidArgument);
+    EXPECT_EQ(mhandle, nullptr);
+    this->ExpectOneWarning("regMr: memory of type " + std::to_string(type) +
+                           ", where ptrSupport is 1 (host)");
+  }
+  void* mhandle = nullptr;
+  EXPECT_EQ(TypeParam::kNet.reg_mr(nullptr, &byte, 1, abi::kPointerHost, &mhandle),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("regMr: the connection is null");
+}
+
+TYPED_TEST(ConnectionTest, IsendHandsOverItsBuffer) {
+  std::array<char, 100> data = {};
+  void* request = nullptr;
+  ASSERT_EQ(TypeParam::Isend(this->sender(), data.data(), 100, &request), abi::kSuccess);
+  EXPECT_EQ(request, &this->below().request);
+  EXPECT_EQ(this->below().asked_of, this->sender());
+  EXPECT_EQ(this->below().data, data.data());
+  EXPECT_EQ(this->below().bytes, 100U);
+  this->below().ready = false;
+  ASSERT_EQ(TypeParam::Isend(this->sender(), data.data(), 100, &request), abi::kSuccess);
+  EXPECT_EQ(request, nullptr) << "not now";
+}
+
+TYPED_TEST(ConnectionTest, ZeroBytesNeedNoBuffer) {
+  void* request = nullptr;
+  ASSERT_EQ(TypeParam::Isend(this->sender(), nullptr, 0, &request), abi::kSuccess);
+  EXPECT_EQ(request, &this->below().request);
+  request = nullptr;
+  ASSERT_EQ(this->Irecv(nullptr, 0, &request), abi::kSuccess);
+  EXPECT_EQ(request, &this->below().request);
+  EXPECT_EQ(this->below().bytes, 0U);
+  EXPECT_EQ(this->below().calls, 2);
+}
+
+TYPED_TEST(ConnectionTest, IsendChecksItsArguments) {
+  char byte = 0;
+  void* request = &request;
+  EXPECT_EQ(TypeParam::Isend(nullptr, &byte, 1, &request), abi::kInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  this->ExpectOneWarning("isend: the connection is null");
+  request = &request;
+  EXPECT_EQ(TypeParam::Isend(this->sender(), nullptr, 1, &request), abi::kInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  this->ExpectOneWarning("isend: the buffer is null");
+  EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, 1, nullptr), abi::kInvalidArgument);
+  this->ExpectOneWarning("isend: the place of the request is null");
+}
+
+TYPED_TEST(ConnectionTest, SizesThatNobodyHas) {
+  // -1 as the int of the versions until v8, and as far too large since.
+  using Size = typename TypeParam::SizeInMessages;
+  std::vector<Size> sizes = {static_cast<Size>(-1)};
+  if constexpr (sizeof(Size) == 8) {
+    sizes.push_back((size_t{1} << 40U) + 1);
+  } else {
+    sizes.push_back(INT_MIN);
+  }
+  char byte = 0;
+  for (const Size size : sizes) {
+    const std::string words = "a size of " + std::to_string(static_cast<int64_t>(size)) + " bytes";
+    void* request = &request;
+    EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, size, &request), abi::kInvalidArgument);
+    EXPECT_EQ(request, nullptr);
+    this->ExpectOneWarning("isend: " + words);
+    request = &request;
+    EXPECT_EQ(this->Irecv(&byte, size, &request), abi::kInvalidArgument);
+    EXPECT_EQ(request, nullptr);
+    this->ExpectOneWarning("irecv: " + words);
+  }
+}
+
+TYPED_TEST(ConnectionTest, TheLargestSize) {
+  using Size = typename TypeParam::SizeInMessages;
+  const Size largest = sizeof(Size) == 8 ? static_cast<Size>(size_t{1} << 40U) : INT_MAX;
+  char byte = 0;
+  void* request = nullptr;
+  EXPECT_EQ(TypeParam::Isend(this->sender(), &byte, largest, &request), abi::kSuccess);
+  EXPECT_EQ(this->below().bytes, static_cast<size_t>(largest));
+  EXPECT_EQ(this->Irecv(&byte, largest, &request), abi::kSuccess);
+  EXPECT_EQ(this->below().bytes, static_cast<size_t>(largest));
+}
+
+TYPED_TEST(ConnectionTest, IrecvTakesOneBufferWithAnyTag) {
+  std::array<char, 100> memory = {};
+  void* data = memory.data();
+  typename TypeParam::SizeInMessages size = 100;
+  void* request = nullptr;
+  ASSERT_EQ(TypeParam::Irecv(this->receiver(), 1, &data, &size, nullptr, &request), abi::kSuccess);
+  EXPECT_EQ(request, &this->below().request);
+  EXPECT_EQ(this->below().asked_of, this->receiver());
+  EXPECT_EQ(this->below().data, memory.data());
+  EXPECT_EQ(this->below().bytes, 100U);
+}
+
+TYPED_TEST(ConnectionTest, IrecvRefusesGroups) {
+  std::array<char, 16> memory = {};
+  std::array<void*, 8> data = {};
+  data.fill(memory.data());
+  std::array<typename TypeParam::SizeInMessages, 8> sizes = {};
+  std::array<int, 8> tags = {};
+  for (const int count : {-1, 0, 2, 8}) {
+    void* request = &request;
+    EXPECT_EQ(
+        TypeParam::Irecv(this->receiver(), count, data.data(), sizes.data(), tags.data(), &request),
+        abi::kInvalidArgument);
+    EXPECT_EQ(request, nullptr);
+    this->ExpectOneWarning("irecv: " + std::to_string(count) + " buffers, where maxRecvs is 1");
+  }
+}
+
+TYPED_TEST(ConnectionTest, IrecvNeverLeavesTheMarkOfOptionalCompletion) {
+  char byte = 0;
+  const auto mark = reinterpret_cast<void*>(abi::kNetOptionalReceiveCompletion);
+  void* request = mark;
+  this->below().ready = false;
+  ASSERT_EQ(this->Irecv(&byte, 1, &request), abi::kSuccess);
+  EXPECT_EQ(request, nullptr) << "NCCL would take the mark for a request";
+  request = mark;
+  this->below().ready = true;
+  ASSERT_EQ(this->Irecv(&byte, 1, &request), abi::kSuccess);
+  EXPECT_EQ(request, &this->below().request);
+  request = mark;
+  this->below().result = abi::kSystemError;
+  EXPECT_EQ(this->Irecv(&byte, 1, &request), abi::kSystemError);
+  EXPECT_EQ(request, nullptr);
+}
+
+TYPED_TEST(ConnectionTest, IrecvChecksItsArguments) {
+  char byte = 0;
+  void* data = &byte;
+  typename TypeParam::SizeInMessages size = 1;
+  int tag = 0;
+  void* request = &request;
+  EXPECT_EQ(TypeParam::Irecv(nullptr, 1, &data, &size, &tag, &request), abi::kInvalidArgument);
+  EXPECT_EQ(request, nullptr);
+  this->ExpectOneWarning("irecv: the connection is null");
+  EXPECT_EQ(TypeParam::Irecv(this->receiver(), 1, nullptr, &size, &tag, &request),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("irecv: the list of buffers is null");
+  EXPECT_EQ(TypeParam::Irecv(this->receiver(), 1, &data, nullptr, &tag, &request),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("irecv: the list of buffers is null");
+  EXPECT_EQ(TypeParam::Irecv(this->receiver(), 1, &data, &size, &tag, nullptr),
+            abi::kInvalidArgument);
+  this->ExpectOneWarning("irecv: the place of the request is null");
+  EXPECT_EQ(this->Irecv(nullptr, 1, &request), abi::kInvalidArgument);
+  this->ExpectOneWarning("irecv: the buffer is null");
+}
+
+TYPED_TEST(ConnectionTest, IflushIsAnError) {
+  char byte = 0;
+  void* data = &byte;
+  int size = 1;
+  void* mhandle = nullptr;
+  void* request = &request;
+  EXPECT_EQ(TypeParam::kNet.iflush(this->receiver(), 1, &data, &size, &mhandle, &request),
+            abi::kInternalError);
+  EXPECT_EQ(request, nullptr);
+  this->ExpectOneWarning("iflush: nothing is received into memory of a GPU");
+}
+
+TYPED_TEST(ConnectionTest, TestTellsTheSizeOnlyAtTheEnd) {
+  void* const request = &this->below().request;
+  this->below().transferred = 4096;
+  this->below().ready = false;
+  int done = 1;
+  int size = 55;
+  ASSERT_EQ(TypeParam::kNet.test(request, &done, &size), abi::kSuccess);
+  EXPECT_EQ(done, 0);
+  EXPECT_EQ(size, 55);
+  this->below().ready = true;
+  ASSERT_EQ(TypeParam::kNet.test(request, &done, &size), abi::kSuccess);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(size, 4096);
+  EXPECT_EQ(this->below().asked_of, request);
+  ASSERT_EQ(TypeParam::kNet.test(request, &done, nullptr), abi::kSuccess);
+  EXPECT_EQ(done, 1);
+  this->below().transferred = size_t{5} << 30U;
+  ASSERT_EQ(TypeParam::kNet.test(request, &done, &size), abi::kSuccess);
+  EXPECT_EQ(size, INT_MAX);
+}
+
+TYPED_TEST(ConnectionTest, TestChecksItsPointers) {
+  int done = 1;
+  EXPECT_EQ(TypeParam::kNet.test(nullptr, &done, nullptr), abi::kInvalidArgument);
+  EXPECT_EQ(done, 0);
+  this->ExpectOneWarning("test: the request is null");
+  EXPECT_EQ(TypeParam::kNet.test(&this->below().request, nullptr, nullptr), abi::kInvalidArgument);
+  this->ExpectOneWarning("test: the place of the answer is null");
+}
+
+TYPED_TEST(ConnectionTest, ClosingNothingIsFine) {
+  EXPECT_EQ(TypeParam::kNet.close_send(nullptr), abi::kSuccess);
+  EXPECT_EQ(TypeParam::kNet.close_recv(nullptr), abi::kSuccess);
+  EXPECT_EQ(TypeParam::kNet.close_listen(nullptr), abi::kSuccess);
+  EXPECT_TRUE(TakeLog().empty());
+}
+
+}  // namespace
+}  // namespace nccltune::net

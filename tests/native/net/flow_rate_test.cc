@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/flow_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+
+namespace nccltune::net {
+namespace {
+
+constexpr int64_t kMs = 1'000'000;
+constexpr uint64_t kGranule = 8 << 10;
+
+// A flow that is kept `depth` chunks full, and delivers one every `interval_ns`.
+void Deliver(FlowRate& flow, int64_t* now_ns, int chunks, uint64_t bytes, int64_t interval_ns,
+             size_t depth = 2, bool starved = false) {
+  std::deque<FlowRate::Mark> under_way;
+  uint64_t undelivered = 0;
+  for (int i = 0; i < chunks; ++i) {
+    while (under_way.size() < depth) {
+      under_way.push_back(flow.Sent(*now_ns, undelivered, starved));
+      undelivered += bytes;
+    }
+    *now_ns += interval_ns;
+    undelivered -= bytes;
+    flow.Acknowledged(*now_ns, bytes, under_way.front());
+    under_way.pop_front();
+  }
+}
+
+TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
+  FlowRate flow;
+  EXPECT_EQ(flow.rate(), 0);
+  EXPECT_EQ(flow.round_trip_ns(), 0);
+  EXPECT_EQ(flow.Cap(), 2 * kFirstChunk) << "room for two: one is read, one is on its way";
+  EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
+}
+
+TEST(FlowRate, IsWhatTheAcknowledgementsSay) {
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 100'000, kMs);
+  EXPECT_NEAR(flow.rate(), 1e8, 1e6) << "100 kB each ms";
+  EXPECT_GE(flow.round_trip_ns(), kMs);
+  EXPECT_LE(flow.round_trip_ns(), 2 * kMs);
+}
+
+TEST(FlowRate, FollowsAFlowThatBecomesSlow) {
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 100'000, kMs);
+  Deliver(flow, &now, 12, 100'000, 10 * kMs);
+  EXPECT_LT(flow.rate(), 2e7);
+  Deliver(flow, &now, 20, 100'000, kMs);
+  EXPECT_GT(flow.rate(), 9e7);
+}
+
+TEST(FlowRate, IsNotLowerForAFlowThatHadNothingToDo) {
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 100'000, kMs);
+  const double before = flow.rate();
+  // Each alone, so that its time is all latency.
+  Deliver(flow, &now, 20, 10'000, 2 * kMs, 1, true);
+  EXPECT_EQ(flow.rate(), before);
+  Deliver(flow, &now, 20, 1'000'000, kMs, 1, true);
+  EXPECT_GT(flow.rate(), 5 * before) << "at least so fast it is";
+}
+
+TEST(FlowRate, TheTimeThatAFlowIsIdleDoesNotCount) {
+  FlowRate flow;
+  int64_t now = kMs;
+  for (int i = 0; i < 20; ++i) {
+    const FlowRate::Mark mark = flow.Sent(now, 0, false);
+    now += kMs;
+    flow.Acknowledged(now, 100'000, mark);
+    now += 1000 * kMs;
+  }
+  EXPECT_NEAR(flow.rate(), 1e8, 1e6);
+}
+
+TEST(FlowRate, TheRoundTripIsTheShortestOfLate) {
+  FlowRate flow;
+  int64_t now = kMs;
+  const auto trip = [&](int64_t ns) {
+    const FlowRate::Mark mark = flow.Sent(now, 0, false);
+    now += ns;
+    flow.Acknowledged(now, 1000, mark);
+  };
+  trip(3 * kMs);
+  EXPECT_EQ(flow.round_trip_ns(), 3 * kMs);
+  trip(kMs);
+  EXPECT_EQ(flow.round_trip_ns(), kMs);
+  trip(5 * kMs);
+  EXPECT_EQ(flow.round_trip_ns(), kMs);
+  now += 2000 * kMs;
+  trip(5 * kMs);
+  EXPECT_EQ(flow.round_trip_ns(), 5 * kMs) << "the path has changed";
+}
+
+TEST(FlowRate, TheCapCoversThePathAndEndsSomewhere) {
+  FlowRate fast;
+  int64_t now = kMs;
+  Deliver(fast, &now, 50, 1'000'000, kMs);
+  EXPECT_GE(fast.Cap(),
+            static_cast<uint64_t>(fast.rate() * 1e-9 * static_cast<double>(fast.round_trip_ns())))
+      << "what is under way for one round trip";
+  EXPECT_LE(fast.Cap(), 64U << 20);
+  FlowRate endless;
+  now = kMs;
+  Deliver(endless, &now, 20, 1 << 30, kMs);
+  EXPECT_EQ(endless.Cap(), 64U << 20);
+  FlowRate slow;
+  now = kMs;
+  Deliver(slow, &now, 20, 100, 10 * kMs);
+  EXPECT_EQ(slow.Cap(), 2 * kSmallestChunk);
+}
+
+TEST(FlowRate, ASlowFlowIsGivenLessThanAFastOne) {
+  FlowRate fast;
+  FlowRate slow;
+  int64_t now = kMs;
+  Deliver(fast, &now, 50, kFullChunk, kMs);
+  now = kMs;
+  Deliver(slow, &now, 50, kFullChunk / 10, kMs);
+  EXPECT_GT(fast.Cap(), 5 * slow.Cap());
+}
+
+TEST(FlowRate, MoreBeforeAFrameIsMoreTimeForIt) {
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 100'000, kMs);
+  const FlowRate::Mark mark = flow.Sent(now, 0, false);
+  const int64_t one = flow.ExpectedBy(mark, 100'000) - now;
+  const int64_t ten = flow.ExpectedBy(mark, 1'000'000) - now;
+  EXPECT_NEAR(static_cast<double>(ten - one), 9.0 * kMs, 0.2 * kMs);
+  EXPECT_GE(one, flow.round_trip_ns());
+}
+
+TEST(FlowRate, ExpectedByDoesNotOverflowForAFlowThatStandsStill) {
+  FlowRate flow;
+  const FlowRate::Mark mark = flow.Sent(0, 0, false);
+  flow.Acknowledged(3600 * 1000 * kMs, 1, mark);
+  ASSERT_GT(flow.rate(), 0);
+  const FlowRate::Mark next = flow.Sent(3600 * 1000 * kMs, 0, false);
+  const int64_t expected = flow.ExpectedBy(next, uint64_t{1} << 40);
+  EXPECT_GT(expected, next.sent_ns);
+  EXPECT_LT(expected, next.sent_ns + 2 * 3600 * 1000 * kMs);
+}
+
+TEST(ChunkFor, IsWhatTakesTheSameTimeOnEveryFlow) {
+  const uint64_t much = 1 << 30;
+  EXPECT_EQ(ChunkFor(0, 0, much, kGranule), kFirstChunk) << "nothing is known";
+  EXPECT_EQ(ChunkFor(8e9, 9e9, much, kGranule), kFullChunk) << "never more";
+  const uint64_t of_fast = ChunkFor(1e9, 4e9, much, kGranule);
+  EXPECT_NEAR(static_cast<double>(ChunkFor(5e8, 4e9, much, kGranule)),
+              static_cast<double>(of_fast) / 2, kGranule);
+  EXPECT_EQ(ChunkFor(1, 4e9, much, kGranule), kGranule) << "at least one granule";
+}
+
+TEST(ChunkFor, TheLastBytesAreSharedOut) {
+  const uint64_t pending = 640 << 10;
+  EXPECT_EQ(ChunkFor(2e9, 8e9, pending, kGranule), pending / 4);
+  EXPECT_EQ(ChunkFor(2e9, 16e9, 256 << 10, kGranule), 128U << 10) << "but not to crumbs";
+  EXPECT_EQ(ChunkFor(2e9, 16e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
+}
+
+TEST(ChunkFor, IsAlwaysOnTheGridAndNeverNothing) {
+  for (const uint64_t granule : {uint64_t{8 << 10}, uint64_t{64 << 10}, uint64_t{1 << 20}}) {
+    for (const double rate : {0.0, 1.0, 3e5, 1e9, 1e12}) {
+      for (const uint64_t pending : {1U, 4097U, 8192U, 300'000U, 1U << 30}) {
+        const uint64_t bytes = ChunkFor(rate, 2e9, pending, granule);
+        EXPECT_EQ(bytes % granule, 0U);
+        EXPECT_GE(bytes, granule);
+        EXPECT_LE(bytes, std::max(granule, kFullChunk));
+      }
+    }
+  }
+}
+
+// The fast flow carries its share when each takes chunks as ChunkFor says and delivers at its rate.
+TEST(ChunkFor, AChunkTakesAboutTheSameTimeOnUnequalFlows) {
+  const std::array<double, 4> rates = {1e9, 8e8, 3e8, 1e8};
+  double together = 0;
+  for (const double rate : rates) together += rate;
+  for (const double rate : rates) {
+    const auto bytes = static_cast<double>(ChunkFor(rate, together, 1 << 30, kGranule));
+    EXPECT_NEAR(bytes / rate, 250e-6, static_cast<double>(kGranule) / rate);
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::net

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/link.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+
+namespace nccltune::net {
+namespace {
+
+constexpr std::chrono::seconds kLongest{60};
+constexpr std::byte kUntouched{0xc7};
+
+std::mutex lines_mutex;
+std::vector<std::string> lines_kept;
+
+void Keep(abi::LogLevel level, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
+          const char* format, ...) {
+  std::array<char, 2048> text{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  const std::scoped_lock lock(lines_mutex);
+  lines_kept.push_back((level == abi::kLogWarn ? "WARN " : "INFO ") + std::string(text.data()));
+}
+
+// A message that is under way.
+struct OnItsWay {
+  size_t index = 0;
+  Request* request = nullptr;
+};
+struct Awaited {
+  size_t index = 0;
+  Request* request = nullptr;
+  std::vector<std::byte> buffer;
+};
+
+class Exchanger {
+ public:
+  Exchanger(const Link& link, const Plan& plan) : link_(link), plan_(plan), random_(plan.seed) {
+    for (size_t i = 0; i < plan.sizes.size(); ++i) {
+      contents_.push_back(Content(plan.sizes[i], plan.seed * 1000 + i));
+    }
+  }
+
+  bool Run() {
+    const bool ended = Until([this] {
+      return failed_ || (sent_ == contents_.size() && received_ == contents_.size()) || Step();
+    });
+    EXPECT_TRUE(ended) << "stopped with " << sent_ << " sent and " << received_ << " received";
+    return ended && !failed_;
+  }
+
+ private:
+  // Always false: go on.
+  bool Step() {
+    if (random_() % 2 == 0) {
+      PostReceive();
+      PostSend();
+    } else {
+      PostSend();
+      PostReceive();
+    }
+    TestSend();
+    TestReceive();
+    return false;
+  }
+
+  void PostSend() {
+    if (next_send_ == contents_.size() || sends_.size() == plan_.window) return;
+    Request* request = nullptr;
+    const std::vector<std::byte>& content = contents_[next_send_];
+    if (Bad(Send(link_.sender, content.data(), content.size(), &request), "send")) return;
+    if (request != nullptr) sends_.push_back({next_send_++, request});
+  }
+
+  void PostReceive() {
+    if (next_receive_ == contents_.size() || receives_.size() == plan_.window) return;
+    std::vector<std::byte> buffer(contents_[next_receive_].size() + plan_.slack, kUntouched);
+    Request* request = nullptr;
+    if (Bad(Receive(link_.receiver, buffer.data(), buffer.size(), &request), "receive")) return;
+    if (request != nullptr) receives_.push_back({next_receive_++, request, std::move(buffer)});
+  }
+
+  void TestSend() {
+    if (sends_.empty()) return;
+    const size_t at = random_() % sends_.size();
+    bool done = false;
+    size_t bytes = SIZE_MAX;
+    if (Bad(Test(sends_[at].request, &done, &bytes), "test of a send") || !done) return;
+    Check(bytes == contents_[sends_[at].index].size(), "bytes sent", sends_[at].index);
+    sends_.erase(sends_.begin() + static_cast<ptrdiff_t>(at));
+    ++sent_;
+  }
+
+  void TestReceive() {
+    if (receives_.empty()) return;
+    const size_t at = random_() % receives_.size();
+    bool done = false;
+    size_t bytes = SIZE_MAX;
+    if (Bad(Test(receives_[at].request, &done, &bytes), "test of a receive") || !done) return;
+    const Awaited incoming = std::move(receives_[at]);
+    receives_.erase(receives_.begin() + static_cast<ptrdiff_t>(at));
+    ++received_;
+    const std::vector<std::byte>& content = contents_[incoming.index];
+    Check(bytes == content.size(), "bytes received", incoming.index);
+    Check(std::equal(content.begin(), content.end(), incoming.buffer.begin()), "the content",
+          incoming.index);
+    const auto behind = incoming.buffer.begin() + static_cast<ptrdiff_t>(content.size());
+    Check(std::all_of(behind, incoming.buffer.end(), [](std::byte b) { return b == kUntouched; }),
+          "what is behind", incoming.index);
+    if (plan_.between) plan_.between(received_);
+  }
+
+  bool Bad(abi::Result result, const char* what) {
+    if (result == abi::kSuccess) return false;
+    ADD_FAILURE() << what << " gave " << result;
+    return failed_ = true;
+  }
+
+  void Check(bool good, const char* what, size_t index) {
+    if (good) return;
+    ADD_FAILURE() << what << " of message " << index << " of " << contents_[index].size();
+    failed_ = true;
+  }
+
+  const Link& link_;
+  const Plan& plan_;
+  std::mt19937_64 random_;
+  std::vector<std::vector<std::byte>> contents_;
+  std::vector<OnItsWay> sends_;
+  std::vector<Awaited> receives_;
+  size_t next_send_ = 0;
+  size_t next_receive_ = 0;
+  size_t sent_ = 0;
+  size_t received_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+Device Loopback() {
+  Nic nic;
+  nic.name = "lo";
+  nic.speed_mbps = 10'000;
+  nic.mtu = 65'536;
+  auto* const address = reinterpret_cast<sockaddr_in*>(&nic.address.storage);
+  address->sin_family = AF_INET;
+  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  Device device;
+  device.name = "lo";
+  device.speed_mbps = nic.speed_mbps;
+  device.nics = {nic};
+  device.members = {0};
+  return device;
+}
+
+Surroundings SurroundingsWith(const NetSettings& settings) {
+  return {.settings = settings, .log = Log(Keep, abi::kSubsysNet, "net: "), .traffic_class = -1};
+}
+
+std::vector<std::string> TakeLines() {
+  const std::scoped_lock lock(lines_mutex);
+  return std::exchange(lines_kept, {});
+}
+
+bool HasLine(const std::vector<std::string>& lines, const std::vector<std::string>& words) {
+  return std::ranges::any_of(lines, [&](const std::string& line) {
+    return std::ranges::all_of(
+        words, [&](const std::string& word) { return line.find(word) != std::string::npos; });
+  });
+}
+
+bool Until(const std::function<bool()>& ask) {
+  const auto limit = std::chrono::steady_clock::now() + kLongest;
+  while (!ask()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+std::vector<std::byte> Content(size_t bytes, uint64_t seed) {
+  std::vector<std::byte> content(bytes);
+  std::mt19937_64 random(seed);
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t value = random();
+    std::memcpy(content.data() + at, &value, std::min(sizeof(value), bytes - at));
+  }
+  return content;
+}
+
+Ended Finish(Request* request) {
+  Ended ended;
+  const bool over = Until([&] {
+    bool done = false;
+    ended.result = Test(request, &done, &ended.bytes);
+    return done || ended.result != abi::kSuccess;
+  });
+  EXPECT_TRUE(over) << "neither done nor failed";
+  return ended;
+}
+
+Link::Link(const NetSettings& settings) : surroundings_(SurroundingsWith(settings)) {
+  EXPECT_EQ(Listen(surroundings_, Loopback(), handle_, &listener), abi::kSuccess);
+  if (listener != nullptr) Join();
+}
+
+void Link::Join() {
+  CloseSender();
+  CloseReceiver();
+  HandleArray handle = handle_;
+  const Device device = Loopback();
+  const bool joined = Until([&] {
+    if (sender == nullptr && Connect(surroundings_, device, handle, &sender) != abi::kSuccess) {
+      return true;
+    }
+    if (receiver == nullptr && Accept(listener, &receiver) != abi::kSuccess) return true;
+    return stands();
+  });
+  EXPECT_TRUE(joined && stands());
+}
+
+Endpoint Link::end() const {
+  HandleArray handle = handle_;
+  return ReadHandle(handle)->ends.front();
+}
+
+void Link::CloseSender() { EXPECT_EQ(Close(std::exchange(sender, nullptr)), abi::kSuccess); }
+
+void Link::CloseReceiver() { EXPECT_EQ(Close(std::exchange(receiver, nullptr)), abi::kSuccess); }
+
+void Link::CloseListener() { EXPECT_EQ(Close(std::exchange(listener, nullptr)), abi::kSuccess); }
+
+void Link::CloseAll() {
+  CloseSender();
+  CloseReceiver();
+  CloseListener();
+}
+
+bool Exchange(const Link& link, const Plan& plan) {
+  return link.stands() && Exchanger(link, plan).Run();
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/net_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "net/kernel_folder.h"
+
+namespace nccltune::net {
+namespace {
+
+TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
+  std::vector<std::string> warnings;
+  const NetSettings read = ReadNetSettings(&warnings);
+  const NetSettings defaults;
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(read.flows, defaults.flows);
+  EXPECT_EQ(read.threads, defaults.threads);
+  EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
+  EXPECT_EQ(read.timeout_s, defaults.timeout_s);
+  EXPECT_EQ(read.ports.first, defaults.ports.first);
+  EXPECT_EQ(read.ports.last, defaults.ports.last);
+}
+
+TEST(NetSettings, EachIsReadFromItsVariable) {
+  const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "12");
+  const ScopedVariable threads("NCCLTUNE_NET_THREADS", "3");
+  const ScopedVariable eager("NCCLTUNE_NET_EAGER", "0");
+  const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
+  const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
+  std::vector<std::string> warnings;
+  const NetSettings read = ReadNetSettings(&warnings);
+  EXPECT_TRUE(warnings.empty());
+  EXPECT_EQ(read.flows, 12);
+  EXPECT_EQ(read.threads, 3);
+  EXPECT_EQ(read.eager_bytes, 0U);
+  EXPECT_EQ(read.timeout_s, 30);
+  EXPECT_EQ(read.ports.first, 50000);
+  EXPECT_EQ(read.ports.last, 65535);
+}
+
+TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
+  const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "65");
+  const ScopedVariable threads("NCCLTUNE_NET_THREADS", "none");
+  const ScopedVariable eager("NCCLTUNE_NET_EAGER", "2M");
+  const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
+  const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
+  std::vector<std::string> warnings;
+  const NetSettings read = ReadNetSettings(&warnings);
+  EXPECT_EQ(warnings,
+            (std::vector<std::string>{
+                "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; taking auto",
+                "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; taking auto",
+                "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 32K",
+                "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
+                "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
+            }));
+  const NetSettings defaults;
+  EXPECT_EQ(read.flows, defaults.flows);
+  EXPECT_EQ(read.threads, defaults.threads);
+  EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
+  EXPECT_EQ(read.timeout_s, defaults.timeout_s);
+  EXPECT_EQ(read.ports.first, 0);
+}
+
+}  // namespace
+}  // namespace nccltune::net

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A peer that knows the token and says what no sender of ours would.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/link.h"
+#include "net/request.h"
+#include "net/stranger.h"
+#include "net/wire.h"
+
+namespace nccltune::net {
+namespace {
+
+constexpr uint64_t kGranuleBytes = 8 << 10;
+constexpr uint64_t kTotal = 5 * kGranuleBytes + 3;
+
+// The receiving end is ours; of the sending one there are only sockets.
+class OddPeerTest : public testing::Test {
+ protected:
+  OddPeerTest() : content_(Content(kTotal, 1)), buffer_(kTotal + 100, kUntouched) {
+    TakeLines();
+    link_.CloseSender();
+    link_.CloseReceiver();
+    express_ = Join(0);
+    bulk_ = Join(1);
+    EXPECT_TRUE(Until([&] {
+      EXPECT_EQ(Accept(link_.listener, &link_.receiver), abi::kSuccess);
+      return link_.receiver != nullptr;
+    }));
+    EXPECT_EQ(Receive(link_.receiver, buffer_.data(), kTotal, &request_), abi::kSuccess);
+  }
+
+  std::unique_ptr<Stranger> Join(uint16_t flow) {
+    HandleArray handle = link_.handle();
+    Hello hello;
+    hello.token = ReadHandle(handle)->token;
+    hello.connection = 4711;
+    hello.flow = flow;
+    hello.flows = 2;
+    hello.eager_bytes = 1 << 10;
+    auto stranger = std::make_unique<Stranger>(link_.end());
+    stranger->Say(Encode(hello));
+    return stranger;
+  }
+
+  static void SayChunk(Stranger& flow, const DataHeader& header,
+                       std::span<const std::byte> content) {
+    flow.Say(Encode(header));
+    flow.Say(content.subspan(header.offset, header.length));
+  }
+
+  static DataHeader Chunk(uint64_t first, uint64_t end) {
+    const uint64_t offset = first * kGranuleBytes;
+    const uint64_t length = std::min(end * kGranuleBytes, kTotal) - offset;
+    return {
+        .request = 0, .offset = offset, .total = kTotal, .length = static_cast<uint32_t>(length)};
+  }
+
+  void ExpectAllThere() {
+    const Ended ended = Finish(request_);
+    EXPECT_EQ(ended.result, abi::kSuccess);
+    EXPECT_EQ(ended.bytes, kTotal);
+    EXPECT_TRUE(std::equal(content_.begin(), content_.end(), buffer_.begin()));
+    EXPECT_TRUE(std::all_of(buffer_.begin() + kTotal, buffer_.end(),
+                            [](std::byte each) { return each == kUntouched; }));
+  }
+
+  // The flow ends, nothing is written, and the message arrives whole over one that comes back.
+  void ExpectRefused(std::span<const std::byte> bytes) {
+    bulk_->Say(bytes);
+    ASSERT_TRUE(Until([&] { return bulk_->Closed(); }));
+    bulk_ = Join(1);
+    ASSERT_TRUE(Until([&] { return bulk_->Welcomed().has_value(); }));
+    ASSERT_EQ(bulk_->Welcomed()->verdict, Verdict::kTaken);
+  }
+
+  static constexpr std::byte kUntouched{0xc7};
+
+  Link link_;
+  std::unique_ptr<Stranger> express_;
+  std::unique_ptr<Stranger> bulk_;
+  std::vector<std::byte> content_;
+  std::vector<std::byte> buffer_;
+  Request* request_ = nullptr;
+};
+
+TEST_F(OddPeerTest, ChunksInAnyOrderAndOverEachOther) {
+  const std::vector<std::byte> other(kTotal, std::byte{0xee});
+  SayChunk(*bulk_, Chunk(4, 6), content_);
+  SayChunk(*bulk_, Chunk(1, 3), content_);
+  SayChunk(*bulk_, Chunk(1, 2), other);
+  SayChunk(*bulk_, Chunk(4, 6), other);
+  SayChunk(*bulk_, Chunk(0, 3), content_);
+  SayChunk(*bulk_, Chunk(2, 3), other);
+  SayChunk(*bulk_, Chunk(2, 5), content_);
+  SayChunk(*bulk_, Chunk(0, 6), other);
+  ExpectAllThere();
+}
+
+TEST_F(OddPeerTest, TheExpressFlowMayCarryChunksAsWell) {
+  SayChunk(*bulk_, Chunk(3, 6), content_);
+  SayChunk(*express_, Chunk(0, 4), content_);
+  ExpectAllThere();
+}
+
+TEST_F(OddPeerTest, ALateCopyDoesNotTouchTheBufferOfADoneRequest) {
+  SayChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+  const std::vector<std::byte> other(kTotal, std::byte{0xee});
+  SayChunk(*bulk_, Chunk(0, 6), other);
+  SayChunk(*express_, Chunk(0, 6), other);
+  // The next request goes the same way, so that the copy has been read before it.
+  std::vector<std::byte> next(10);
+  for (Stranger* const flow : {bulk_.get(), express_.get()}) {
+    Request* request = nullptr;
+    ASSERT_EQ(Receive(link_.receiver, next.data(), next.size(), &request), abi::kSuccess);
+    const DataHeader header = {
+        .request = flow == bulk_.get() ? 1U : 2U, .offset = 0, .total = 10, .length = 10};
+    SayChunk(*flow, header, content_);
+    EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  }
+  EXPECT_TRUE(std::equal(content_.begin(), content_.end(), buffer_.begin()));
+}
+
+TEST_F(OddPeerTest, WhatIsNoFrameEndsItsFlowAlone) {
+  const auto good = Encode(Chunk(0, 2));
+  auto unknown = good;
+  unknown[0] = std::byte{0x47};
+  auto reserved = good;
+  reserved[2] = std::byte{1};
+  DataHeader beyond = Chunk(0, 2);
+  beyond.offset = 5 * kGranuleBytes;
+  DataHeader wraps = Chunk(0, 1);
+  wraps.offset = UINT64_MAX - kGranuleBytes + 1;
+  DataHeader off_grid = Chunk(0, 1);
+  off_grid.offset = 100;
+  DataHeader empty = Chunk(0, 1);
+  empty.length = 0;
+  DataHeader large = Chunk(0, 1);
+  large.total = UINT64_MAX;
+  ExpectRefused(unknown);
+  ExpectRefused(reserved);
+  for (const DataHeader& header : {beyond, wraps, off_grid, empty, large}) {
+    ExpectRefused(Encode(header));
+  }
+  ExpectRefused(Content(4096, 99));
+  EXPECT_TRUE(std::all_of(buffer_.begin(), buffer_.end(),
+                          [](std::byte each) { return each == kUntouched; }));
+  SayChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+}
+
+TEST_F(OddPeerTest, ARequestHasOneSize) {
+  SayChunk(*bulk_, Chunk(0, 2), content_);
+  ExpectRefused(Encode(DataHeader{.request = 0, .offset = 0, .total = 100, .length = 100}));
+  SayChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+}
+
+TEST_F(OddPeerTest, ARequestFarAheadIsRefused) {
+  ExpectRefused(Encode(DataHeader{.request = 1 + kSlots, .offset = 0, .total = 8, .length = 8}));
+  ExpectRefused(Encode(DataHeader{.request = UINT64_MAX, .offset = 0, .total = 8, .length = 8}));
+  SayChunk(*bulk_, Chunk(0, 6), content_);
+  ExpectAllThere();
+}
+
+TEST_F(OddPeerTest, WhatComesBeforeItsRequestDoesNotStandInTheWay) {
+  // Of the first request some comes behind the second one's, which nobody has posted.
+  const std::vector<std::byte> second = Content(50'000, 2);
+  SayChunk(*bulk_, Chunk(0, 3), content_);
+  SayChunk(*bulk_, {.request = 1, .offset = 0, .total = 50'000, .length = 50'000}, second);
+  SayChunk(*bulk_, Chunk(3, 6), content_);
+  ExpectAllThere();
+  std::vector<std::byte> buffer(50'000);
+  Request* request = nullptr;
+  ASSERT_EQ(Receive(link_.receiver, buffer.data(), buffer.size(), &request), abi::kSuccess);
+  EXPECT_EQ(Finish(request).result, abi::kSuccess);
+  EXPECT_EQ(buffer, second);
+}
+
+TEST_F(OddPeerTest, AFrameInSmallPieces) {
+  std::vector<std::byte> bytes;
+  for (const DataHeader& header : {Chunk(0, 2), Chunk(2, 6)}) {
+    const auto encoded = Encode(header);
+    bytes.insert(bytes.end(), encoded.begin(), encoded.end());
+    const auto from = content_.begin() + static_cast<ptrdiff_t>(header.offset);
+    bytes.insert(bytes.end(), from, from + header.length);
+  }
+  std::mt19937 random(4);
+  for (std::span<const std::byte> left(bytes); !left.empty();) {
+    const size_t piece = std::min<size_t>(1 + random() % 50, left.size());
+    bulk_->Say(left.first(piece));
+    left = left.subspan(piece);
+  }
+  ExpectAllThere();
+}
+
+}  // namespace
+}  // namespace nccltune::net

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shared object as it is shipped: what it exports and what it needs.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace nccltune::net {
+namespace {
+
+bool HaveReadelf() { return std::system("command -v readelf >/dev/null 2>&1") == 0; }
+
+// The words of each line that readelf writes about the plugin.
+std::vector<std::vector<std::string>> Readelf(const std::string& option) {
+  const std::string command = "readelf --wide " + option + " " NET_PLUGIN;
+  std::string output;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {};
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  std::vector<std::vector<std::string>> lines;
+  std::istringstream text(output);
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    lines.emplace_back();
+    for (std::string word; words >> word;) lines.back().push_back(word);
+  }
+  return lines;
+}
+
+TEST(SharedObject, ExportsExactlyThese) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  std::set<std::string> exported;
+  for (const std::vector<std::string>& words : Readelf("--dyn-syms")) {
+    // Number, value, size, type, binding, visibility, section, name.
+    if (words.size() < 8 || words[6] == "UND" || words[0] == "Num:") continue;
+    exported.insert(words[7]);
+  }
+  EXPECT_EQ(exported,
+            (std::set<std::string>{"ncclNetPlugin_v6", "ncclNetPlugin_v7", "ncclNetPlugin_v8",
+                                   "ncclNetPlugin_v9", "ncclNetPlugin_v10", "ncclNetPlugin_v11",
+                                   "ncclNetPlugin_v12"}));
+}
+
+#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
+TEST(SharedObject, NeedsLibcAlone) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  const std::set<std::string> allowed = {"[libc.so.6]", "[libpthread.so.0]", "[libdl.so.2]",
+                                         "[ld-linux-x86-64.so.2]", "[ld-linux-aarch64.so.1]"};
+  int needed = 0;
+  for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+    if (words.size() < 2 || words[1] != "(NEEDED)") continue;
+    ++needed;
+    EXPECT_EQ(allowed.count(words.back()), 1U) << words.back();
+  }
+  EXPECT_GT(needed, 0);
+}
+#endif
+
+TEST(SharedObject, IsMarkedToStayInTheProcess) {
+  if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
+  bool stays = false;
+  for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+    if (words.size() < 2 || words[1] != "(FLAGS_1)") continue;
+    for (const std::string& word : words) stays = stays || word == "NODELETE";
+  }
+  EXPECT_TRUE(stays);
+}
+
+}  // namespace
+}  // namespace nccltune::net

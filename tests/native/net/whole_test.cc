@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The plugin as NCCL has it: loaded by a process on each side, which calls every interface version
+// in every order that NCCL may, checks every byte, and loses its peer.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "host/net/support.h"
+
+namespace nccltune::host::net {
+namespace {
+
+Outcome RunOurs(const std::string& arguments) {
+  return RunCommand("NCCL_SOCKET_IFNAME=lo " NET_HOST " " + arguments +
+                    " --fork --plugin " NET_PLUGIN);
+}
+
+void ExpectMessages(const Outcome& outcome, double messages) {
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json::Value* const ranks = outcome.report.Find("ranks");
+  ASSERT_NE(ranks, nullptr) << outcome.output;
+  ASSERT_EQ(ranks->AsArray()->size(), 2U);
+  for (const json::Value& rank : *ranks->AsArray()) {
+    EXPECT_EQ(NumberOf(rank, "sent", "messages"), messages);
+    EXPECT_EQ(NumberOf(rank, "received", "messages"), messages);
+  }
+}
+
+class WholeNetTest : public testing::TestWithParam<int> {
+ protected:
+  Outcome Run(const std::string& arguments) const {
+    return RunOurs(arguments + " --interface " + std::to_string(GetParam()));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Interfaces, WholeNetTest, testing::Range(6, 13),
+                         [](const auto& each) { return "V" + std::to_string(each.param); });
+
+TEST_P(WholeNetTest, Transfers) {
+  ExpectMessages(Run("transfer --messages 60 --connections 2 --sizes 0-1M"), 120);
+}
+
+TEST_P(WholeNetTest, TransfersWithRandomTestsAndNoOptionalPointers) {
+  ExpectMessages(Run("transfer --messages 60 --order random --window 32 --nulls"), 60);
+}
+
+TEST_P(WholeNetTest, ThePeerThatIsKilledIsAnError) {
+  const Outcome outcome = Run("transfer --messages 100000000 --sizes 64K --kill-after 300");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
+TEST_P(WholeNetTest, ClosesWithRequestsInFlight) {
+  const Outcome outcome = Run("transfer --messages 40 --close-in-flight");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
+class WholeNetNewestTest : public testing::Test {};
+
+TEST_F(WholeNetNewestTest, SmallAndEmptyMessages) {
+  ExpectMessages(RunOurs("transfer --messages 300 --sizes 0-2K --window 32 --receive-slack 0"),
+                 300);
+}
+
+TEST_F(WholeNetNewestTest, ReceivesWhoseSizeNobodyNeeds) {
+  for (const int interface : {9, 10, 11, 12}) {
+    ExpectMessages(RunOurs("transfer --messages 60 --optional-completion --interface " +
+                           std::to_string(interface)),
+                   60);
+  }
+}
+
+TEST_F(WholeNetNewestTest, LoadedAndUnloadedThreeTimes) {
+  EXPECT_EQ(RunOurs("transfer --messages 30 --rounds 3 --interface 8").status, 0);
+  const Outcome outcome = RunOurs("transfer --messages 30 --rounds 3 --communicators 2");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
+TEST_F(WholeNetNewestTest, ConnectAndAcceptWaitForEachOther) {
+  ExpectMessages(RunOurs("transfer --messages 20 --connect-delay 200 --one-service-thread"), 20);
+  ExpectMessages(RunOurs("transfer --messages 20 --accept-delay 200 --one-service-thread"), 20);
+  ExpectMessages(RunOurs("transfer --messages 20 --idle-listens 5 --connections 4"), 80);
+}
+
+TEST_F(WholeNetNewestTest, OfOneFlow) {
+  const Outcome outcome =
+      RunCommand("NCCLTUNE_NET_FLOWS=1 NCCLTUNE_NET_THREADS=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
+                 " transfer --messages 60 --window 32 --fork --plugin " NET_PLUGIN);
+  ExpectMessages(outcome, 60);
+}
+
+TEST_F(WholeNetNewestTest, APeerThatIsStoppedForAWhileIsNoError) {
+  const Outcome outcome =
+      RunOurs("transfer --messages 3000 --sizes 1M --stop-after 200 --continue-after 500");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+}
+
+}  // namespace
+}  // namespace nccltune::host::net

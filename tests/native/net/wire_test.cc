@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <set>
+
+#include "net/arrivals.h"
+
+namespace nccltune::net {
+namespace {
+
+Token SomeToken() {
+  Token token;
+  for (size_t i = 0; i < token.bytes.size(); ++i) token.bytes[i] = std::byte(17 * i + 3);
+  return token;
+}
+
+Hello SomeHello() {
+  Hello hello;
+  hello.token = SomeToken();
+  hello.connection = 0x0123456789abcdefU;
+  hello.flow = 3;
+  hello.flows = 9;
+  hello.eager_bytes = 32 << 10;
+  return hello;
+}
+
+template <typename Array>
+Array With(Array bytes, size_t at, int value) {
+  bytes[at] = std::byte(value);
+  return bytes;
+}
+
+TEST(Wire, TokensAreTheSameOnlyWithEveryBit) {
+  EXPECT_TRUE(Same(SomeToken(), SomeToken()));
+  for (size_t bit = 0; bit < 8 * SomeToken().bytes.size(); ++bit) {
+    Token other = SomeToken();
+    other.bytes[bit / 8] ^= std::byte(1 << (bit % 8));
+    EXPECT_FALSE(Same(SomeToken(), other)) << "bit " << bit;
+  }
+}
+
+TEST(Wire, AHelloComesBackAsItWas) {
+  const Hello hello = SomeHello();
+  const std::optional<Hello> read = DecodeHello(Encode(hello));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->release, kWireRelease);
+  EXPECT_TRUE(Same(read->token, hello.token));
+  EXPECT_EQ(read->connection, hello.connection);
+  EXPECT_EQ(read->flow, hello.flow);
+  EXPECT_EQ(read->flows, hello.flows);
+  EXPECT_EQ(read->eager_bytes, hello.eager_bytes);
+}
+
+TEST(Wire, AHelloIsLittleEndianOnEveryHost) {
+  const auto bytes = Encode(SomeHello());
+  EXPECT_EQ(bytes[0], std::byte{0xA1});
+  EXPECT_EQ(bytes[2], std::byte{kWireRelease & 0xff});
+  EXPECT_EQ(bytes[24], std::byte{0xef});
+  EXPECT_EQ(bytes[31], std::byte{0x01});
+}
+
+TEST(Wire, AHelloIsRefusedThatHasAnotherTypeOrMagic) {
+  const auto good = Encode(SomeHello());
+  for (int type = 0; type < 256; ++type) {
+    EXPECT_EQ(DecodeHello(With(good, 0, type)).has_value(), type == 0xA1) << type;
+  }
+  for (size_t at = 4; at < 8; ++at) {
+    const int other = std::to_integer<int>(good[at]) ^ 0x20;
+    EXPECT_FALSE(DecodeHello(With(good, at, other)).has_value()) << "byte " << at;
+  }
+}
+
+TEST(Wire, AHelloIsRefusedWhoseReservedBytesAreNotZero) {
+  const auto good = Encode(SomeHello());
+  EXPECT_FALSE(DecodeHello(With(good, 1, 1)).has_value());
+  for (size_t at = 40; at < good.size(); ++at) {
+    EXPECT_FALSE(DecodeHello(With(good, at, 0x80)).has_value()) << "byte " << at;
+  }
+}
+
+TEST(Wire, AHelloIsRefusedWhoseFlowsDoNotFit) {
+  const auto decodes = [](uint16_t flow, uint16_t flows) {
+    Hello hello = SomeHello();
+    hello.flow = flow;
+    hello.flows = flows;
+    return DecodeHello(Encode(hello)).has_value();
+  };
+  EXPECT_TRUE(decodes(0, 2));
+  EXPECT_TRUE(decodes(1, 2));
+  EXPECT_TRUE(decodes(kMostFlows - 1, kMostFlows));
+  EXPECT_FALSE(decodes(0, 0));
+  EXPECT_FALSE(decodes(0, 1)) << "the express flow alone";
+  EXPECT_FALSE(decodes(2, 2));
+  EXPECT_FALSE(decodes(UINT16_MAX, 2));
+  EXPECT_FALSE(decodes(0, kMostFlows + 1));
+  EXPECT_FALSE(decodes(0, UINT16_MAX));
+}
+
+TEST(Wire, AHelloIsRefusedWhoseMessagesAreLongerThanAChunk) {
+  Hello hello = SomeHello();
+  hello.eager_bytes = kLongestChunk;
+  EXPECT_TRUE(DecodeHello(Encode(hello)).has_value());
+  hello.eager_bytes = kLongestChunk + 1;
+  EXPECT_FALSE(DecodeHello(Encode(hello)).has_value());
+  hello.eager_bytes = UINT32_MAX;
+  EXPECT_FALSE(DecodeHello(Encode(hello)).has_value());
+}
+
+TEST(Wire, OfAHelloOfAnotherReleaseOnlyReleaseAndTokenAreRead) {
+  Hello hello = SomeHello();
+  hello.release = kWireRelease + 1;
+  hello.flow = hello.flows = 0;  // whatever that means there
+  const auto bytes = With(Encode(hello), 63, 7);
+  const std::optional<Hello> read = DecodeHello(bytes);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->release, kWireRelease + 1);
+  EXPECT_TRUE(Same(read->token, hello.token));
+  EXPECT_EQ(read->connection, 0U);
+}
+
+TEST(Wire, AWelcomeComesBackAsItWas) {
+  for (const Verdict verdict :
+       {Verdict::kTaken, Verdict::kOtherRelease, Verdict::kUnknownConnection}) {
+    for (const uint16_t release : {uint16_t{0}, kWireRelease, uint16_t{UINT16_MAX}}) {
+      const std::optional<Welcome> read = DecodeWelcome(Encode(Welcome{release, verdict}));
+      ASSERT_TRUE(read.has_value());
+      EXPECT_EQ(read->release, release);
+      // Of another release only that is to be trusted.
+      EXPECT_EQ(read->verdict, release == kWireRelease ? verdict : Verdict::kOtherRelease);
+    }
+  }
+}
+
+TEST(Wire, AWelcomeIsRefusedThatHasAnotherTypeMagicOrVerdict) {
+  const auto good = Encode(Welcome{});
+  for (int value = 0; value < 256; ++value) {
+    EXPECT_EQ(DecodeWelcome(With(good, 0, value)).has_value(), value == 0xA2) << value;
+    EXPECT_EQ(DecodeWelcome(With(good, 1, value)).has_value(), value >= 1 && value <= 3) << value;
+  }
+  for (size_t at = 4; at < 8; ++at) {
+    const int other = std::to_integer<int>(good[at]) ^ 0x20;
+    EXPECT_FALSE(DecodeWelcome(With(good, at, other)).has_value()) << "byte " << at;
+  }
+}
+
+void ExpectComesBack(const DataHeader& header) {
+  const std::optional<Forward> read = DecodeForward(Encode(header));
+  ASSERT_TRUE(read.has_value()) << header.offset << "+" << header.length << "/" << header.total;
+  EXPECT_EQ(read->type, FrameType::kData);
+  EXPECT_EQ(read->data.request, header.request);
+  EXPECT_EQ(read->data.offset, header.offset);
+  EXPECT_EQ(read->data.total, header.total);
+  EXPECT_EQ(read->data.length, header.length);
+}
+
+TEST(Wire, ADataHeaderComesBackAsItWas) {
+  ExpectComesBack({.request = 0, .offset = 0, .total = 0, .length = 0});
+  ExpectComesBack({.request = UINT64_MAX, .offset = 0, .total = 1, .length = 1});
+  ExpectComesBack({.request = 7, .offset = 8192, .total = 8193, .length = 1});
+  ExpectComesBack({.request = 7, .offset = 8192, .total = 1 << 20, .length = 16384});
+  ExpectComesBack({.request = 7, .offset = 0, .total = kLongestChunk, .length = kLongestChunk});
+  ExpectComesBack({.request = 7,
+                   .offset = kLargestRequest - (1 << 20),
+                   .total = kLargestRequest,
+                   .length = 1 << 20});
+}
+
+void ExpectRefused(const DataHeader& header, const char* why) {
+  EXPECT_FALSE(DecodeForward(Encode(header)).has_value())
+      << why << ": " << header.offset << "+" << header.length << "/" << header.total;
+}
+
+TEST(Wire, ADataHeaderIsRefusedThatDoesNotFitItsRequest) {
+  ExpectRefused({.offset = 0, .total = 0, .length = 1}, "longer than nothing");
+  ExpectRefused({.offset = 1, .total = 0, .length = 0}, "behind nothing");
+  ExpectRefused({.offset = 0, .total = 100, .length = 0}, "empty");
+  ExpectRefused({.offset = 0, .total = 100, .length = 101}, "longer than all");
+  ExpectRefused({.offset = 8192, .total = 16384, .length = 16384}, "beyond the end");
+  ExpectRefused({.offset = 16384, .total = 16384, .length = 8192}, "behind the end");
+  ExpectRefused({.offset = 16384, .total = 16384, .length = 0}, "empty at the end");
+  ExpectRefused({.offset = 0, .total = 2U << 20, .length = kLongestChunk + 8192}, "a long chunk");
+  ExpectRefused({.offset = 0, .total = UINT32_MAX, .length = UINT32_MAX}, "a long chunk");
+  ExpectRefused({.offset = 0, .total = kLargestRequest + 1, .length = 1 << 20}, "a large request");
+  ExpectRefused({.offset = 0, .total = UINT64_MAX, .length = 1 << 20}, "a large request");
+}
+
+TEST(Wire, ADataHeaderIsRefusedWhoseEndIsBeyond64Bits) {
+  ExpectRefused({.offset = UINT64_MAX - 8191, .total = 16384, .length = 8192}, "its end is 0");
+  ExpectRefused({.offset = UINT64_MAX - 8191, .total = 16384, .length = 16384}, "its end is 8192");
+  ExpectRefused({.offset = UINT64_MAX, .total = 1, .length = 1}, "its end is 0");
+  ExpectRefused({.offset = UINT64_MAX, .total = 0, .length = 0}, "empty");
+}
+
+TEST(Wire, ADataHeaderIsRefusedOffTheGrid) {
+  ExpectRefused({.offset = 1, .total = 16384, .length = 8192}, "begins off it");
+  ExpectRefused({.offset = 4096, .total = 16384, .length = 12288}, "begins off it");
+  ExpectRefused({.offset = 0, .total = 16384, .length = 4096}, "ends off it");
+  ExpectRefused({.offset = 0, .total = 16384, .length = 8193}, "ends off it");
+  const uint64_t total = 1 << 30;
+  const uint64_t granule = Granule(total);
+  ASSERT_GT(granule, 8192U);
+  ExpectRefused({.offset = 8192, .total = total, .length = static_cast<uint32_t>(granule)},
+                "the grid of a smaller one");
+}
+
+TEST(Wire, AFrameForwardIsRefusedOfAnotherTypeOrWithReservedBytes) {
+  const auto good = Encode(DataHeader{.request = 0, .offset = 0, .total = 4, .length = 4});
+  for (int type = 0; type < 256; ++type) {
+    EXPECT_EQ(DecodeForward(With(good, 0, type)).has_value(), type == 0xA3) << type;
+  }
+  for (size_t at = 1; at < 4; ++at) EXPECT_FALSE(DecodeForward(With(good, at, 1)).has_value());
+}
+
+TEST(Wire, AByeForwardHasTheLengthOfAHeaderAndNothingInIt) {
+  const auto bye = EncodeForwardBye();
+  const std::optional<Forward> read = DecodeForward(bye);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->type, FrameType::kBye);
+  for (size_t at = 1; at < bye.size(); ++at) {
+    EXPECT_FALSE(DecodeForward(With(bye, at, 1)).has_value()) << "byte " << at;
+  }
+}
+
+TEST(Wire, ANoteComesBackAsItWasAndNoOtherTypeIsOne) {
+  for (const FrameType type : {FrameType::kAck, FrameType::kWaiting, FrameType::kBye}) {
+    for (const uint64_t value : {uint64_t{0}, uint64_t{0x0123456789abcdefU}, UINT64_MAX}) {
+      const std::optional<Note> read = DecodeNote(Encode(Note{type, value}));
+      ASSERT_TRUE(read.has_value());
+      EXPECT_EQ(read->type, type);
+      EXPECT_EQ(read->value, value);
+    }
+  }
+  const auto good = Encode(Note{FrameType::kAck, 1});
+  const std::set<int> notes = {0xA4, 0xA5, 0xA6};
+  for (int type = 0; type < 256; ++type) {
+    EXPECT_EQ(DecodeNote(With(good, 0, type)).has_value(), notes.contains(type)) << type;
+  }
+  for (size_t at = 1; at < 8; ++at) EXPECT_FALSE(DecodeNote(With(good, at, 1)).has_value());
+}
+
+// What is taken from random fields is what a receiver may use without another look.
+TEST(Wire, WhateverDecodesFitsItsRequest) {
+  std::mt19937_64 random(5);
+  size_t taken = 0;
+  for (int i = 0; i < 100'000; ++i) {
+    DataHeader header;
+    header.request = random();
+    header.total = random() >> (random() % 64);
+    header.offset = random() >> (random() % 64);
+    header.length = static_cast<uint32_t>(random() >> (32 + random() % 32));
+    if (random() % 2 == 0) header.offset &= ~uint64_t{0x1fff};
+    if (random() % 2 == 0) header.length = static_cast<uint32_t>(header.total - header.offset);
+    const std::optional<Forward> read = DecodeForward(Encode(header));
+    if (!read) continue;
+    ++taken;
+    ASSERT_LE(read->data.total, kLargestRequest);
+    ASSERT_LE(read->data.length, kLongestChunk);
+    ASSERT_LE(read->data.offset, read->data.total);
+    ASSERT_LE(read->data.length, read->data.total - read->data.offset);
+  }
+  EXPECT_GT(taken, 1000U) << "the headers tried are all wrong";
+}
+
+}  // namespace
+}  // namespace nccltune::net

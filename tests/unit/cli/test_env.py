@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.cli.env_net import net_conflicts, net_deployment
+from nccltune.formats.nccl_conf import read_conf
+from nccltune.model.errors import InputError, PlatformError
+
+PLUGIN = Path("/opt/nccltune/lib/libnccl-net-nccltune.so")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("NCCL"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of native parts with the plugin in it; a blank in its name."""
+    plugin = tmp_path / "native parts" / "lib" / "libnccl-net-nccltune.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_bytes(b"")
+    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path / "native parts"))
+    return plugin
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    assert run(["env", *arguments]) == 0
+    out, err = capsys.readouterr()
+    return out, err
+
+
+def test_without_a_version_the_lines_are_for_all_that_take_a_path() -> None:
+    deployed = net_deployment(plugin=PLUGIN)
+    assert deployed.settings == {
+        "NCCL_NET_PLUGIN": str(PLUGIN),
+        "NCCL_NET": "nccltune",
+        "NCCL_NET_PLUGIN_REF_COUNT": "1",
+    }
+    assert deployed.meanings.keys() == deployed.settings.keys()
+    assert "2.27.3" in deployed.meanings["NCCL_NET_PLUGIN"]
+    assert deployed.notes == []
+
+
+@pytest.mark.parametrize("version", ["2.13", "2.18.6", "2.20.5", "2.27.3", "2.27", "v2.20.5-1"])
+def test_versions_that_take_no_path_get_the_name(version: str) -> None:
+    deployed = net_deployment(plugin=PLUGIN, nccl=version)
+    assert deployed.settings == {"NCCL_NET_PLUGIN": "nccltune", "NCCL_NET": "nccltune"}
+    assert deployed.notes[0].startswith("/opt/nccltune/lib has to be in LD_LIBRARY_PATH")
+
+
+@pytest.mark.parametrize(
+    ("version", "kept"),
+    [
+        ("2.21.5", False),
+        ("2.27.5", False),
+        ("2.28.3", True),
+        ("2.28", True),
+        ("2.28.9+cuda12.9", True),
+        ("2.29.7", True),
+        ("2.30.3", False),
+        ("2.32.3", False),
+    ],
+)
+def test_the_plugin_is_kept_where_nccl_forgets_its_name(version: str, kept: bool) -> None:
+    deployed = net_deployment(plugin=PLUGIN, nccl=version)
+    assert deployed.settings["NCCL_NET_PLUGIN"] == str(PLUGIN)
+    assert ("NCCL_NET_PLUGIN_REF_COUNT" in deployed.settings) is kept
+    assert deployed.notes == []
+
+
+@pytest.mark.parametrize("version", ["2.12.12", "1.0", "two", "2", ""])
+def test_a_version_that_cannot_be_is_named(version: str) -> None:
+    with pytest.raises(InputError):
+        net_deployment(plugin=PLUGIN, nccl=version)
+
+
+def test_paths_that_nccl_cannot_be_told_are_refused() -> None:
+    with pytest.raises(InputError, match="comma"):
+        net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"))
+    with pytest.raises(InputError, match="254 bytes"):
+        net_deployment(plugin=Path("/" + "x" * 254))
+    # By name it is the folder that counts.
+    net_deployment(plugin=Path("/a,b/libnccl-net-nccltune.so"), nccl="2.20.5")
+
+
+def test_what_is_set_already_is_named() -> None:
+    settings = net_deployment(plugin=PLUGIN).settings
+    environment = {
+        "NCCL_NET": "Socket",
+        "NCCL_NET_PLUGIN": str(PLUGIN),
+        "NCCL_NSOCKS_PERTHREAD": "4",
+        "NCCL_SOCKET_IFNAME": "eth0",
+    }
+    assert net_conflicts(environment, settings) == [
+        "NCCL_NET=Socket is set and will be replaced",
+        "NCCL_NSOCKS_PERTHREAD is set: it is for NCCL's own sockets; the plugin has "
+        "NCCLTUNE_NET_FLOWS",
+    ]
+
+
+def test_a_shell_takes_the_lines(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = printed(capsys, "--net")
+    assert err == ""
+    done = subprocess.run(
+        ["bash", "-c", f"eval {shlex.quote(out)} && env"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    assert f"NCCL_NET_PLUGIN={installed}" in lines
+    assert "NCCL_NET=nccltune" in lines
+    assert "NCCL_NET_PLUGIN_REF_COUNT=1" in lines
+
+
+def test_each_line_stands_under_what_it_means(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = printed(capsys, "--net", "--nccl", "2.30.7")
+    comment, plugin, *others = out.splitlines()
+    assert comment == "# Loaded in place of NCCL's own TCP transport."
+    assert plugin == f"export NCCL_NET_PLUGIN={shlex.quote(str(installed))}"
+    assert all(line.startswith("# ") for line in others[:-1])
+    assert others[-1] == "export NCCL_NET=nccltune"
+    assert max(len(line) for line in others) <= 100
+
+
+def test_nccl_conf_is_what_nccl_reads(
+    installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = printed(capsys, "--net", "--format", "nccl.conf")
+    (tmp_path / "nccl.conf").write_text(out)
+    assert read_conf(tmp_path / "nccl.conf") == net_deployment(plugin=installed).settings
+
+
+def test_kubernetes_lines_keep_their_comments(
+    installed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = printed(capsys, "--net", "--format", "kubernetes")
+    lines = [line for line in out.splitlines() if not line.startswith("# ")]
+    assert lines == [
+        "env:",
+        "- name: NCCL_NET_PLUGIN",
+        f"  value: {json.dumps(str(installed))}",
+        "- name: NCCL_NET",
+        '  value: "nccltune"',
+        "- name: NCCL_NET_PLUGIN_REF_COUNT",
+        '  value: "1"',
+    ]
+
+
+@pytest.mark.parametrize(("form", "flag"), [("mpirun", "-x"), ("docker", "-e")])
+def test_one_line_is_explained_beside_it(
+    form: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = printed(
+        capsys, "--net", "--format", form, "--net-plugin", str(PLUGIN), "--nccl", "2.28.9"
+    )
+    assert out == (
+        f"{flag} NCCL_NET_PLUGIN={PLUGIN} {flag} NCCL_NET=nccltune "
+        f"{flag} NCCL_NET_PLUGIN_REF_COUNT=1\n"
+    )
+    assert [line.partition(":")[0] for line in err.splitlines()] == [
+        "NCCL_NET_PLUGIN",
+        "NCCL_NET",
+        "NCCL_NET_PLUGIN_REF_COUNT",
+    ]
+
+
+def test_json_has_settings_and_meanings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, err = printed(capsys, "--net", "--net-plugin", str(PLUGIN), "--json")
+    document = json.loads(out)
+    deployed = net_deployment(plugin=PLUGIN)
+    assert document == {
+        "settings": deployed.settings,
+        "rules": None,
+        "meanings": deployed.meanings,
+    }
+    assert err == ""
+
+
+def test_what_is_left_to_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = printed(capsys, "--net", "--net-plugin", str(PLUGIN), "--nccl", "2.20.5")
+    assert "export NCCL_NET_PLUGIN=nccltune" in out
+    assert err.startswith("warning: /opt/nccltune/lib has to be in LD_LIBRARY_PATH")
+
+
+def test_rules_and_the_network_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tuner.conf").write_text("allreduce,0,1024,ring,ll,-1,-1,-1\n")
+    arguments = (str(tmp_path), "--plugin", "/p/tuner.so", "--format", "nccl.conf")
+    alone, _ = printed(capsys, *arguments)
+    assert alone == (
+        f"NCCL_TUNER_PLUGIN=/p/tuner.so\nNCCL_TUNER_CONFIG_FILE={tmp_path / 'tuner.conf'}\n"
+    )
+    both, _ = printed(capsys, *arguments, "--net", "--net-plugin", str(PLUGIN))
+    assert both.startswith(alone)
+    assert f"NCCL_NET_PLUGIN={PLUGIN}\n" in both
+
+
+def test_without_anything_to_deploy_it_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["env"]) == 2
+    assert "--net" in capsys.readouterr().err
+    assert run(["env", "studies/x", "--nccl", "2.28.9"]) == 2
+    assert "are for --net" in capsys.readouterr().err
+
+
+def test_a_plugin_that_is_not_installed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
+    with pytest.raises(PlatformError, match="the network plugin is not there"):
+        net_deployment()
