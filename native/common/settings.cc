@@ -18,7 +18,7 @@ constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
 constexpr std::array kAutoWord = {"auto"sv};
 
-constexpr std::array<Setting, 11> kSettings = {{
+constexpr std::array<Setting, 12> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -58,10 +58,17 @@ constexpr std::array<Setting, 11> kSettings = {{
      {.least = 1, .most = 64}},
     {"NCCLTUNE_NET_EAGER",
      "0 to 1M",
-     "32K",
+     "16K",
      "Bytes up to which a message is sent at once by the thread that asks for it.",
      {},
      {.least = 0, .most = 1U << 20U, .units = true}},
+    {"NCCLTUNE_NET_DEVICES",
+     "auto or 1 to 8",
+     "auto",
+     "Devices that NCCL is shown of each NIC: it makes channels by their number. auto: as many as "
+     "make four of all NICs.",
+     kAutoWord,
+     {.least = 1, .most = 8}},
     {"NCCLTUNE_NET_TIMEOUT",
      "0 to 1000000",
      "600",

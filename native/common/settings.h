@@ -26,6 +26,7 @@ enum class SettingId {
   kNetFlows,
   kNetThreads,
   kNetEager,
+  kNetDevices,
   kNetTimeout,
   kNetPorts,
 };

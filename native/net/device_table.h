@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The devices that NCCL sees: the NICs of this host, then those that it asked to have as one.
+// The devices that NCCL sees: the NICs of this host, each several times, then those that it asked
+// to have as one.
 #ifndef NCCLTUNE_NET_DEVICE_TABLE_H_
 #define NCCLTUNE_NET_DEVICE_TABLE_H_
 
@@ -18,17 +19,25 @@ namespace nccltune::net {
 // As many as the newest interface (v12) can name; v9 to v11 stop at 4.
 inline constexpr size_t kMostMembers = 8;
 
+// How often NCCL sees a NIC where nobody says how often. NCCL makes two channels for a device, and
+// a channel waits for its peer between two bursts: with four devices others are under way
+// meanwhile. Not where devices are to be made one: a NIC's devices never are.
+int DevicesEach(size_t nics);
+
 // Thread-safe. A device and its texts live as long as the table: NCCL keeps pointers to them.
 class DeviceTable {
  public:
   // The table of the process, filled at the first call and never taken apart.
   static DeviceTable& Get();
 
-  explicit DeviceTable(std::vector<Nic> nics);
+  // Each NIC is `devices_each` devices that share its speed: all NICs, then all of them again.
+  explicit DeviceTable(std::vector<Nic> nics, int devices_each = 1);
   DeviceTable(const DeviceTable&) = delete;
   DeviceTable& operator=(const DeviceTable&) = delete;
 
-  // What NCCL is to be told: the NICs and the virtual devices since the last ForgetVirtual.
+  std::vector<Nic> nics() const;
+
+  // What NCCL is to be told: the plain and the virtual devices since the last ForgetVirtual.
   int size() const;
 
   // Null where there is none. Virtual devices from before a ForgetVirtual are still found.
@@ -52,8 +61,9 @@ class DeviceTable {
   std::string Objection(std::span<const int> members) const;
 
   mutable std::mutex mutex_;
-  size_t nics_;
-  size_t told_;  // devices that NCCL is told of
+  const std::vector<Nic> nics_;
+  const size_t plain_;  // devices that are one NIC
+  size_t told_;         // devices that NCCL is told of
   std::vector<const Device*> devices_;
   std::vector<std::unique_ptr<const Device>> owned_;  // those that were replaced, too
 };

@@ -11,7 +11,7 @@ constexpr double kNsPerS = 1e9;
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
 constexpr double kWeight = 0.25;
-constexpr uint64_t kSmallestTail = 128 << 10;
+constexpr uint64_t kSmallestTail = 256 << 10;
 // A chunk takes about so long: long enough for the calls that it costs, short in a request.
 constexpr double kChunkS = 250e-6;
 // Beside the path, the peer's thread has to come by; a queue keeps it busy until then.

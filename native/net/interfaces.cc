@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <net/if_arp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -33,12 +32,8 @@ std::string RealPath(const std::string& path) {
 
 std::string_view LastPart(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// What a loopback moves on a host of 32 cores. With 10 Gb/s NCCL takes half as many channels.
-constexpr int kLoopbackSpeedMbps = 240'000;
-
 // Kernels say -1, 4294967295, nothing or an error where they do not know.
 int SpeedOf(const std::string& folder) {
-  if (ReadKernelNumber(folder + "/type") == ARPHRD_LOOPBACK) return kLoopbackSpeedMbps;
   const std::optional<uint64_t> speed = ReadKernelNumber(folder + "/speed");
   if (!speed || *speed == 0 || *speed > INT_MAX) return kUnknownSpeedMbps;
   return static_cast<int>(*speed);

@@ -13,6 +13,7 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
   settings.flows = static_cast<int>(ReadNumber(SettingId::kNetFlows, warnings).value_or(0));
   settings.threads = static_cast<int>(ReadNumber(SettingId::kNetThreads, warnings).value_or(0));
   settings.eager_bytes = ReadNumber(SettingId::kNetEager, warnings).value_or(settings.eager_bytes);
+  settings.devices = static_cast<int>(ReadNumber(SettingId::kNetDevices, warnings).value_or(0));
   const auto timeout = ReadNumber(SettingId::kNetTimeout, warnings);
   if (timeout) settings.timeout_s = static_cast<int>(*timeout);
   if (const auto ports = ReadRange(SettingId::kNetPorts, warnings)) {

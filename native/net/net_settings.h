@@ -18,7 +18,8 @@ struct PortRange {
 struct NetSettings {
   int flows = 0;                  // bulk flows of a connection; 0: by the pool's threads
   int threads = 0;                // of the pool; 0: by the CPUs of the process
-  size_t eager_bytes = 32 << 10;  // messages up to this size take the express flow
+  size_t eager_bytes = 16 << 10;  // messages up to this size always take the express flow
+  int devices = 0;                // that NCCL sees of each NIC; 0: by the number of NICs
   int timeout_s = 600;            // without progress; 0: none
   PortRange ports;                // where listeners listen
 };

@@ -39,22 +39,11 @@ abi::Result NoDevice(const char* call, int device) {
   return Refuse(abi::kInvalidArgument, "%s: there is no device %d", call, device);
 }
 
-// Of the plain devices, each of which is one.
-std::vector<Nic> Nics() {
-  const DeviceTable& table = DeviceTable::Get();
-  std::vector<Nic> nics;
-  const int count = table.size();
-  for (int i = 0; i < count; ++i) {
-    const Device* const device = table.Find(i);
-    if (device != nullptr && device->nics.size() == 1) nics.push_back(device->nics.front());
-  }
-  return nics;
-}
-
 void SayWhatIsUsed(const Log& log, int interface_version, const NetSettings& settings) {
   const int threads = PoolThreads(settings);
   log.Info("nccltune " NCCLTUNE_VERSION ", interface v" + std::to_string(interface_version) + "; " +
-           InitLine(Nics(), ReadKernelFacts(), settings, FlowsOf(settings, threads), threads));
+           InitLine(DeviceTable::Get().nics(), ReadKernelFacts(), settings,
+                    FlowsOf(settings, threads), threads));
 }
 
 // Under the lock. What is wrong with the settings is said once a process.

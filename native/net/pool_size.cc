@@ -9,7 +9,7 @@ namespace nccltune::net {
 namespace {
 
 constexpr int kFewestThreads = 2;
-constexpr int kMostThreads = 16;
+constexpr int kMostThreads = 24;
 constexpr int kFewestFlows = 2;
 constexpr int kMostFlows = 8;
 
@@ -17,7 +17,7 @@ constexpr int kMostFlows = 8;
 
 int PoolThreads(const NetSettings& settings, int cpus) {
   if (settings.threads != 0) return settings.threads;
-  return std::clamp(cpus / 2, kFewestThreads, kMostThreads);
+  return std::clamp(3 * cpus / 4, kFewestThreads, kMostThreads);
 }
 
 int PoolThreads(const NetSettings& settings) {

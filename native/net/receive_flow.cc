@@ -13,8 +13,10 @@ namespace {
 constexpr int kReadsATurn = 8;
 // What was read is told after so much of it, and whenever nothing more is there.
 constexpr uint64_t kTellBytes = 2 * kFullChunk;
-constexpr uint64_t kTellMessages = 16;
-constexpr int64_t kTellNs = 200'000;
+// Of eager messages the sender keeps copies, in not too many places, and waits for nothing.
+constexpr uint64_t kTellEagerMessages = 32;
+constexpr uint64_t kTellEagerBytes = 128 << 10;
+constexpr int64_t kTellEagerNs = 2 * kNsPerMs;
 constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
 constexpr int64_t kTellWaitingNs = kNsPerSecond;
 constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
@@ -268,10 +270,6 @@ void ReceiveFlow::Reset() {
 
 // Express ---------------------------------------------------------------------------------------
 
-ExpressIn::ExpressIn(Receiver& receiver, Worker& worker, Socket socket, uint32_t longest)
-    : Incoming(receiver, worker, std::move(socket)),
-      bytes_(2 * (size_t{longest} + kDataHeaderBytes)) {}
-
 void ExpressIn::Look() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !up() || receiver_.failed()) return;
@@ -310,14 +308,13 @@ void ExpressIn::ReadAll(int64_t now_ns) {
   while ((large_ || Parse(now_ns)) && ReadMore(now_ns)) continue;
   if (up() && !large_) Parse(now_ns);
   if (!up() || frames_ == frames_told_) return;
-  // The sender keeps a copy of what it has not heard of, and has few places for them. For a large
-  // message its application waits.
   if (untold_since_ns_ == 0) untold_since_ns_ = now_ns;
-  const bool enough = frames_ - frames_told_ >= kTellMessages;
-  if (!enough && !tell_now_ && now_ns - untold_since_ns_ < kTellNs) return;
+  const bool enough =
+      frames_ - frames_told_ >= kTellEagerMessages || bytes_untold_ >= kTellEagerBytes;
+  if (!enough && now_ns - untold_since_ns_ < kTellEagerNs) return;
   frames_told_ = frames_;
+  bytes_untold_ = 0;
   untold_since_ns_ = 0;
-  tell_now_ = false;
   SendNote({FrameType::kAck, frames_});
 }
 
@@ -349,7 +346,7 @@ bool ExpressIn::ReadMore(int64_t now_ns) {
   if (whole) {
     large_ = false;
     ++frames_;
-    tell_now_ = true;
+    bytes_untold_ += large_header_.length;
     if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
       Down(now_ns, false, kNoRoom);
       return false;
@@ -376,10 +373,9 @@ bool ExpressIn::Parse(int64_t now_ns) {
     if (place == Receiver::Place::kLater && !receiver_.starved(now_ns)) return false;
     const size_t length = kDataHeaderBytes + header.length;
     if (rest.size() < length) {
-      if (length > bytes_.size() / 2) BeginLarge(header, place);
+      if (length > bytes_.size()) BeginLarge(header, place);
       return true;
     }
-    if (length > bytes_.size() / 2) tell_now_ = true;
     const std::byte* const body = rest.data() + kDataHeaderBytes;
     if (place == Receiver::Place::kLater) {
       if (!receiver_.Stash(header, {body, body + header.length})) return false;
@@ -388,6 +384,7 @@ bool ExpressIn::Parse(int64_t now_ns) {
     }
     begin_ += length;
     ++frames_;
+    bytes_untold_ += header.length;
   }
   return up();
 }
@@ -410,13 +407,13 @@ void ExpressIn::BeginLarge(const DataHeader& header, Receiver::Place place) {
 
 void ExpressIn::Reset() {
   large_ = false;
-  tell_now_ = false;
   gone_ = false;
   untold_since_ns_ = 0;
   begin_ = 0;
   end_ = 0;
   frames_ = 0;
   frames_told_ = 0;
+  bytes_untold_ = 0;
 }
 
 }  // namespace nccltune::net

@@ -116,7 +116,7 @@ class ExpressIn final : public Incoming {
  public:
   // That there is something to read wakes no thread.
   static constexpr uint32_t kEvents = EPOLLRDHUP;
-  ExpressIn(Receiver& receiver, Worker& worker, Socket socket, uint32_t longest);
+  using Incoming::Incoming;
 
   // Reads what there is.
   void Look();
@@ -139,19 +139,19 @@ class ExpressIn final : public Incoming {
   void BeginLarge(const DataHeader& header, Receiver::Place place);
 
   mutable std::mutex mutex_;
-  std::vector<std::byte> bytes_;
+  // Of a message that is too large for it, what follows is read to where it belongs.
+  std::array<std::byte, 4096 + kDataHeaderBytes> bytes_ = {};
   size_t begin_ = 0;
   size_t end_ = 0;
-  // A message that is too large for `bytes_` is read to where it belongs.
   bool large_ = false;
   bool large_stashed_ = false;
   DataHeader large_header_;
   size_t large_filled_ = 0;
   std::vector<std::byte> own_;
-  bool tell_now_ = false;
   bool gone_ = false;  // epoll told of an end
   uint64_t frames_ = 0;
   uint64_t frames_told_ = 0;
+  uint64_t bytes_untold_ = 0;
   int64_t untold_since_ns_ = 0;
   int64_t look_ns_ = 0;  // the worker's own
 };

@@ -33,8 +33,8 @@ Receiver::Receiver(Parts parts)
     flows_.push_back(
         std::make_unique<ReceiveFlow>(*this, pool_->Pick(Role::kReceive), std::move(sockets[i])));
   }
-  express_ = std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive),
-                                         std::move(sockets.front()), parts.party.eager_bytes);
+  express_ =
+      std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive), std::move(sockets.front()));
   for (const auto& flow : flows_) flow->Start(ReceiveFlow::kEvents);
   express_->Start(ExpressIn::kEvents);
   door_->Serve(pool_, connection_, this);

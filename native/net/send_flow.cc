@@ -117,6 +117,7 @@ bool SendFlow::WorkUp(int64_t now_ns) {
     worked = true;
     if (!Write(now_ns)) break;
   }
+  if (worked) full_ = !writable_ || undelivered_ >= rate_.Cap();
   return worked;
 }
 
@@ -239,6 +240,7 @@ void SendFlow::WentDown() {
   rate_ = FlowRate();
   path_asked_ns_ = 0;
   shared_rate_ = 0;
+  full_ = false;
   sender_.Owed(owed);
 }
 

@@ -15,12 +15,42 @@ using Role = Pool::Role;
 
 // Without any flow for so long, the connection has failed.
 constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
-// So many small messages may be unheard of before the application's thread looks.
-constexpr size_t kUnheard = 32;
+// So much of eager messages may be unheard of before the application's thread looks.
+constexpr size_t kUnheard = 64;
+constexpr size_t kUnheardBytes = 256 << 10;
+// With more than that no message is eager.
+constexpr size_t kMostUnheardBytes = 512 << 10;
+// Of what is pending, for one thread. A thread costs who wakes it some microseconds.
+constexpr uint64_t kBytesAThread = 128 << 10;
+// Times the eager limit: what may be eager at all.
+constexpr size_t kMostEager = 4;
 // Of requests after the oldest one, for what is late.
 constexpr uint64_t kLateWindow = 4;
-// Above this several threads together are sooner, though they have to be woken.
-constexpr size_t kMostDirectBytes = 64 << 10;
+
+// Above the eager limit a few messages are there sooner when the thread that asks writes them, for
+// nobody has to be woken; many at once would wait for each other, as NCCL has one such thread for
+// all channels. It therefore has an allowance of bytes, which grows with time.
+class Allowance {
+ public:
+  bool Take(size_t bytes) {
+    const int64_t now_ns = NowNs();
+    const int64_t elapsed_ns = std::min(now_ns - since_ns_, kFillNs);
+    bytes_ = std::min(bytes_ + elapsed_ns * kMostBytes / kFillNs, kMostBytes);
+    since_ns_ = now_ns;
+    if (static_cast<int64_t>(bytes) > bytes_) return false;
+    bytes_ -= static_cast<int64_t>(bytes);
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kMostBytes = 64 << 10;
+  static constexpr int64_t kFillNs = 50'000;
+
+  int64_t bytes_ = kMostBytes;
+  int64_t since_ns_ = 0;
+};
+
+thread_local constinit Allowance allowance;
 
 }  // namespace
 
@@ -49,12 +79,10 @@ Sender::~Sender() {
   express_->Close(*pool_);
 }
 
-// A message alone is there sooner when no thread has to be woken for it.
-Sender::Path Sender::PathOf(size_t bytes) const {
-  if (!express_->up()) return Path::kBulk;
-  if (bytes <= surroundings_.settings.eager_bytes) return Path::kEager;
-  const bool alone = pending_ == 0 && owing_ == 0 && direct_ == 0;
-  return alone && bytes <= kMostDirectBytes ? Path::kDirect : Path::kBulk;
+bool Sender::IsEager(size_t bytes) const {
+  const size_t limit = surroundings_.settings.eager_bytes;
+  if (bytes > kMostEager * limit || unheard_bytes_ + bytes > kMostUnheardBytes) return false;
+  return express_->up() && (bytes <= limit || allowance.Take(bytes));
 }
 
 abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
@@ -62,64 +90,74 @@ abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
   if (failed()) return error_;
   SendSlot* slot = nullptr;
   bool look = false;
-  Path path = Path::kBulk;
+  bool eager = false;
   {
     const std::scoped_lock lock(mutex_);
     slot = &SlotOf(next_);
-    look = unheard_ > kUnheard || slot->busy;
+    look = unheard_ > kUnheard || unheard_bytes_ > kUnheardBytes || slot->busy;
     if (held_ < kMostRequests && !slot->busy) {
-      path = PathOf(bytes);
-      Begin(*slot, data, bytes, path);
+      eager = IsEager(bytes);
+      Begin(*slot, data, bytes, eager);
       *request = slot;
     }
   }
   if (look) express_->Look();
   if (*request == nullptr) return abi::kSuccess;
-  if (path != Path::kBulk) {
+  if (eager) {
     const DataHeader header = {slot->number, 0, bytes, static_cast<uint32_t>(bytes)};
-    if (express_->Put(header, slot->data)) return abi::kSuccess;
+    const bool put = express_->Put(header, slot->data);
+    // After it: the peer has the message by now, and the copy finds its bytes in the cache.
+    slot->copy.assign(slot->data, slot->data + bytes);
     const std::scoped_lock lock(mutex_);
-    OweAgain(slot->number, 0);
+    if (!put) OweAgain(slot->number, 0);
+    UseCopy(*slot);
+    if (put) return abi::kSuccess;
   }
   WakeSome();
   return abi::kSuccess;
 }
 
-void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, Path path) {
+void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
   slot.number = next_++;
   slot.busy = true;
   slot.held = true;
-  slot.eager = path == Path::kEager;
-  slot.direct = path == Path::kDirect;
+  slot.eager = eager;
   slot.total = bytes;
   slot.cut = 0;
   slot.open = 0;
   slot.chunks.clear();
   slot.data = static_cast<const std::byte*>(data);
-  slot.complete.store(slot.eager, std::memory_order_relaxed);
-  if (path == Path::kBulk) {
+  slot.complete.store(false, std::memory_order_relaxed);
+  if (!eager) {
     pending_ += bytes + 1;  // an empty message is work, too
   } else {
     slot.cut = bytes;
     slot.open = 1;
     slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
     ++counters_.small_messages;
-  }
-  if (slot.direct) ++direct_;
-  if (slot.eager) {
-    slot.copy.assign(slot.data, slot.data + bytes);
-    slot.data = slot.copy.data();
     ++unheard_;
+    unheard_bytes_ += bytes;
+    if (!spare_.empty()) {
+      slot.copy = std::move(spare_.back());
+      spare_.pop_back();
+    }
   }
   ++held_;
   ++counters_.messages;
   counters_.bytes += bytes;
 }
 
+// An eager message is there twice, and the application's bytes are its own again: but for the flow
+// that took them after the express flow's death, in the moment before the copy was there.
+void Sender::UseCopy(SendSlot& slot) {
+  if (slot.pins != 0) return;
+  slot.data = slot.copy.data();
+  slot.complete.store(true, std::memory_order_release);
+}
+
 abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
   auto* const slot = static_cast<SendSlot*>(request);
   *done = false;
-  if (slot->direct && !slot->complete.load(std::memory_order_acquire)) express_->Look();
   if (!slot->complete.load(std::memory_order_acquire)) {
     if (!failed()) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
@@ -193,7 +231,7 @@ std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
   const uint64_t last = std::min(next_, oldest_ + kLateWindow);
   for (uint64_t number = oldest_; number < last; ++number) {
     SendSlot* const slot = Find(number);
-    if (slot == nullptr || slot->eager || slot->direct) continue;
+    if (slot == nullptr || slot->eager) continue;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
       const Chunk& chunk = slot->chunks[i];
       if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;
@@ -247,7 +285,6 @@ void Sender::AcknowledgeChunk(uint64_t number, uint32_t chunk) {
   SendSlot* const slot = Find(number);
   // A copy that came second may be acknowledged when its request is long done.
   if (slot == nullptr || slot->chunks[chunk].acknowledged) return;
-  if (slot->direct) --direct_;
   slot->chunks[chunk].acknowledged = true;
   --slot->open;
   Settle(*slot);
@@ -265,7 +302,11 @@ void Sender::Settle(SendSlot& slot) {
 }
 
 void Sender::Free(SendSlot& slot) {
-  if (slot.eager) --unheard_;
+  if (slot.eager) {
+    --unheard_;
+    unheard_bytes_ -= slot.total;
+    spare_.push_back(std::move(slot.copy));
+  }
   slot.busy = false;
   while (oldest_ < next_ && !SlotOf(oldest_).busy) ++oldest_;
 }
@@ -298,11 +339,15 @@ void Sender::OweAgain(uint64_t number, uint32_t chunk) {
 }
 
 void Sender::WakeSome() {
+  uint64_t wanted = 1 + pending_.load() / kBytesAThread;
+  for (const auto& flow : flows_) {
+    if (flow->free() && !flow->worker().asleep() && --wanted == 0) return;
+  }
   int woken = 0;
   for (const auto& flow : flows_) {
-    if (!flow->up() || !flow->worker().asleep()) continue;
+    if (!flow->free() || !flow->worker().asleep()) continue;
     flow->worker().Wake();
-    if (++woken == 2) return;
+    if (++woken == 2 || --wanted == 0) return;
   }
 }
 

@@ -43,11 +43,10 @@ struct SendSlot : Request {
   size_t open = 0;   // chunks that are not acknowledged
   int pins = 0;      // flows that read the buffer
   bool busy = false;
-  bool held = false;    // NCCL has it
-  bool eager = false;   // `data` is `copy`
-  bool direct = false;  // on the express flow, out of the application's buffer
+  bool held = false;   // NCCL has it
+  bool eager = false;  // on the express flow
   std::vector<Chunk> chunks;
-  std::vector<std::byte> copy;
+  std::vector<std::byte> copy;  // of an eager message
 };
 
 // A chunk that a flow was given.
@@ -119,15 +118,15 @@ class Sender {
   std::optional<Taken> TakeOwed();
   std::optional<Taken> TakeUncut(SendFlow& flow);
   std::optional<Taken> TakeLate(int64_t now_ns);
-  enum class Path { kEager, kDirect, kBulk };
-  Path PathOf(size_t bytes) const;
-  void Begin(SendSlot& slot, const void* data, size_t bytes, Path path);
+  bool IsEager(size_t bytes) const;
+  void Begin(SendSlot& slot, const void* data, size_t bytes, bool eager);
+  void UseCopy(SendSlot& slot);
   Taken Give(SendSlot& slot, uint32_t chunk);
   void AcknowledgeChunk(uint64_t number, uint32_t chunk);
   void OweAgain(uint64_t number, uint32_t chunk);
   void Settle(SendSlot& slot);
   void Free(SendSlot& slot);
-  // So many sleepers at once wake the rest in a few steps, and cost their waker little.
+  // Wakes two at most where too few are awake: who takes a chunk and leaves some wakes the next.
   void WakeSome();
   void WakeAll();
   void Fail(abi::Result result, const std::string& why);
@@ -145,7 +144,8 @@ class Sender {
   uint64_t uncut_ = 0;   // all before it are cut
   size_t held_ = 0;      // requests that NCCL has
   size_t unheard_ = 0;   // copied messages without an acknowledgement
-  size_t direct_ = 0;    // messages that are on the express flow without a copy
+  size_t unheard_bytes_ = 0;
+  std::vector<std::vector<std::byte>> spare_;  // for copies
   struct Due {
     uint64_t number;
     uint32_t chunk;

@@ -113,7 +113,7 @@ TEST(Settings, NumbersThatAreNotValidAreNamed) {
             "auto");
   for (const char* const value : {"2M", "1025K", "K", "18446744073709551615M"}) {
     EXPECT_EQ(Number(SettingId::kNetEager, value),
-              std::string("32768 NCCLTUNE_NET_EAGER='") + value + "' is not 0 to 1M; taking 32K");
+              std::string("16384 NCCLTUNE_NET_EAGER='") + value + "' is not 0 to 1M; taking 16K");
   }
 }
 

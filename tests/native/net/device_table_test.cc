@@ -50,6 +50,47 @@ class DeviceTableTest : public ::testing::Test {
   ScopedVariable no_level_{"NCCL_NET_MERGE_LEVEL", nullptr};
 };
 
+TEST_F(DeviceTableTest, ANicIsSeveralDevicesThatShareItsSpeed) {
+  DeviceTable table({PciNic(0), PciNic(1, 25000)}, 2);
+  ASSERT_EQ(table.size(), 4);
+  // All NICs first, where they are without copies.
+  EXPECT_EQ(table.Find(0)->name, "eth0");
+  EXPECT_EQ(table.Find(1)->name, "eth1");
+  EXPECT_EQ(table.Find(2)->name, "eth0/1");
+  EXPECT_EQ(table.Find(3)->name, "eth1/1");
+  for (const int index : {0, 2}) EXPECT_EQ(table.Find(index)->speed_mbps, 50000) << index;
+  for (const int index : {1, 3}) EXPECT_EQ(table.Find(index)->speed_mbps, 12500) << index;
+  EXPECT_EQ(table.Find(2)->pci_path, table.Find(0)->pci_path);
+  EXPECT_EQ(table.Find(2)->nics.front().name, "eth0");
+  EXPECT_NE(table.Find(2)->guid, table.Find(0)->guid);
+  EXPECT_EQ(table.Find(2)->members, std::vector{2});
+  EXPECT_EQ(table.nics().size(), 2U);
+
+  // NCCL asks for it by itself: to it they are ports of one card.
+  EXPECT_EQ(Refusal(&table, {0, 2}), "eth0 and eth0/1 are one NIC");
+  EXPECT_EQ(Refusal(&table, {0, 1, 2, 3}), "eth0 and eth0/1 are one NIC");
+  const int both = Make(&table, {0, 1});
+  EXPECT_EQ(both, 4);
+  EXPECT_EQ(Make(&table, {2, 3}), 5);
+  EXPECT_EQ(table.Find(both)->name, "eth0+eth1");
+}
+
+TEST_F(DeviceTableTest, TheNicsMakeFourDevicesTogether) {
+  const ScopedVariable none("NCCLTUNE_NET_DEVICES", nullptr);
+  EXPECT_EQ(DevicesEach(1), 4);
+  EXPECT_EQ(DevicesEach(2), 2);
+  EXPECT_EQ(DevicesEach(3), 1);
+  EXPECT_EQ(DevicesEach(9), 1);
+  EXPECT_EQ(DevicesEach(0), 1);
+  {
+    const ScopedVariable level("NCCL_NET_MERGE_LEVEL", "PHB");
+    EXPECT_EQ(DevicesEach(1), 1);
+  }
+  const ScopedVariable wanted("NCCLTUNE_NET_DEVICES", "3");
+  EXPECT_EQ(DevicesEach(1), 3);
+  EXPECT_EQ(DevicesEach(9), 3);
+}
+
 TEST_F(DeviceTableTest, EachNicIsADevice) {
   const DeviceTable table({PciNic(0), PciNic(1, 25000)});
   ASSERT_EQ(table.size(), 2);

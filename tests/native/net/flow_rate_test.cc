@@ -162,9 +162,9 @@ TEST(ChunkFor, IsWhatTakesTheSameTimeOnEveryFlow) {
 }
 
 TEST(ChunkFor, TheLastBytesAreSharedOut) {
-  const uint64_t pending = 640 << 10;
+  const uint64_t pending = 1280 << 10;
   EXPECT_EQ(ChunkFor(2e9, 8e9, pending, kGranule), pending / 4);
-  EXPECT_EQ(ChunkFor(2e9, 16e9, 256 << 10, kGranule), 128U << 10) << "but not to crumbs";
+  EXPECT_EQ(ChunkFor(2e9, 16e9, 512 << 10, kGranule), 256U << 10) << "but not to crumbs";
   EXPECT_EQ(ChunkFor(2e9, 16e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
 }
 

@@ -28,6 +28,7 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "12");
   const ScopedVariable threads("NCCLTUNE_NET_THREADS", "3");
   const ScopedVariable eager("NCCLTUNE_NET_EAGER", "0");
+  const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "3");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "30");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000-65535");
   std::vector<std::string> warnings;
@@ -36,6 +37,7 @@ TEST(NetSettings, EachIsReadFromItsVariable) {
   EXPECT_EQ(read.flows, 12);
   EXPECT_EQ(read.threads, 3);
   EXPECT_EQ(read.eager_bytes, 0U);
+  EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.timeout_s, 30);
   EXPECT_EQ(read.ports.first, 50000);
   EXPECT_EQ(read.ports.last, 65535);
@@ -45,6 +47,7 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   const ScopedVariable flows("NCCLTUNE_NET_FLOWS", "65");
   const ScopedVariable threads("NCCLTUNE_NET_THREADS", "none");
   const ScopedVariable eager("NCCLTUNE_NET_EAGER", "2M");
+  const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "9");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
   std::vector<std::string> warnings;
@@ -53,7 +56,8 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
             (std::vector<std::string>{
                 "NCCLTUNE_NET_FLOWS='65' is not auto or 1 to 64; taking auto",
                 "NCCLTUNE_NET_THREADS='none' is not auto or 1 to 64; taking auto",
-                "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 32K",
+                "NCCLTUNE_NET_EAGER='2M' is not 0 to 1M; taking 16K",
+                "NCCLTUNE_NET_DEVICES='9' is not auto or 1 to 8; taking auto",
                 "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
                 "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
             }));
@@ -61,6 +65,7 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   EXPECT_EQ(read.flows, defaults.flows);
   EXPECT_EQ(read.threads, defaults.threads);
   EXPECT_EQ(read.eager_bytes, defaults.eager_bytes);
+  EXPECT_EQ(read.devices, defaults.devices);
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, 0);
 }

@@ -8,13 +8,13 @@
 namespace nccltune::net {
 namespace {
 
-TEST(PoolThreads, AreHalfOfTheCpusWithinBounds) {
+TEST(PoolThreads, AreThreeOfFourCpusWithinBounds) {
   const NetSettings automatic;
   EXPECT_EQ(PoolThreads(automatic, 1), 2);
-  EXPECT_EQ(PoolThreads(automatic, 11), 5);
-  EXPECT_EQ(PoolThreads(automatic, 26), 13);
-  EXPECT_EQ(PoolThreads(automatic, 64), 16);
-  EXPECT_EQ(PoolThreads(automatic, 384), 16);
+  EXPECT_EQ(PoolThreads(automatic, 11), 8);
+  EXPECT_EQ(PoolThreads(automatic, 26), 19);
+  EXPECT_EQ(PoolThreads(automatic, 64), 24);
+  EXPECT_EQ(PoolThreads(automatic, 384), 24);
   EXPECT_EQ(PoolThreads(automatic), PoolThreads(automatic, UsableCpus()));
 }
 

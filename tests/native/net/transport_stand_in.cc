@@ -148,7 +148,16 @@ DeviceTable& DeviceTable::Get() {
   return table;
 }
 
-DeviceTable::DeviceTable(std::vector<Nic> /*nics*/) : nics_(0), told_(0) {}
+DeviceTable::DeviceTable(std::vector<Nic> /*nics*/, int /*devices_each*/) : plain_(0), told_(0) {}
+
+std::vector<Nic> DeviceTable::nics() const {
+  const Lock lock(mutex);
+  std::vector<Nic> nics;
+  for (const Device& device : TheStandIn().devices) {
+    if (device.nics.size() == 1) nics.push_back(device.nics.front());
+  }
+  return nics;
+}
 
 int DeviceTable::size() const {
   const Lock lock(mutex);
