@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "net/clock.h"
 #include "net/receive_flow.h"
@@ -93,7 +94,7 @@ abi::Result Receiver::Test(Request* request, bool* done, size_t* bytes) {
     if (!failed()) return abi::kSuccess;
     const std::scoped_lock lock(mutex_);
     // Not before the last thread has let go of the buffer.
-    return slot->pins == 0 ? error_.load() : abi::kSuccess;
+    return slot->pins.empty() ? error_.load() : abi::kSuccess;
   }
   const std::scoped_lock lock(mutex_);
   *done = true;
@@ -138,31 +139,43 @@ Receiver::Place Receiver::Locate(ReceiveSlot& slot, const DataHeader& header) {
   return Place::kPosted;
 }
 
-std::optional<std::byte*> Receiver::Pin(const DataHeader& header) {
-  const std::scoped_lock lock(mutex_);
+std::byte* Receiver::Pin(const DataHeader& header) {
+  std::unique_lock lock(mutex_);
   ReceiveSlot& slot = SlotOf(header.request);
-  const bool wanted = !failed() && slot.busy && slot.number == header.request && slot.known &&
-                      slot.arrivals.Wanted(header.offset, header.length);
-  if (!wanted) return std::nullopt;
-  ++slot.pins;
-  return slot.data + header.offset;
+  const auto wanted = [&] {
+    return !failed() && slot.busy && slot.number == header.request && slot.known &&
+           slot.arrivals.Wanted(header.offset, header.length);
+  };
+  const auto overlaps = [&](const std::pair<uint64_t, uint64_t>& pin) {
+    return header.offset < pin.first + pin.second && pin.first < header.offset + header.length;
+  };
+  while (wanted()) {
+    if (std::ranges::none_of(slot.pins, overlaps)) {
+      slot.pins.emplace_back(header.offset, header.length);
+      return slot.data + header.offset;
+    }
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  return nullptr;
 }
 
 void Receiver::Unpin(const DataHeader& header, bool arrived) {
   const std::scoped_lock lock(mutex_);
   ReceiveSlot& slot = SlotOf(header.request);
-  --slot.pins;
+  std::erase(slot.pins, std::pair<uint64_t, uint64_t>(header.offset, header.length));
   if (arrived) Mark(slot, header);
   Settle(slot);
 }
 
 void Receiver::Put(const DataHeader& header, const std::byte* bytes) {
-  const std::optional<std::byte*> to = Pin(header);
-  if (!to) {
+  std::byte* const to = Pin(header);
+  if (to == nullptr) {
     ++counters_.not_wanted;
     return;
   }
-  std::copy(bytes, bytes + header.length, *to);
+  std::copy(bytes, bytes + header.length, to);
   Unpin(header, true);
 }
 
@@ -175,7 +188,7 @@ void Receiver::Mark(ReceiveSlot& slot, const DataHeader& header) {
 }
 
 void Receiver::Settle(ReceiveSlot& slot) {
-  if (!slot.all || slot.pins != 0 || slot.complete) return;
+  if (!slot.all || !slot.pins.empty() || slot.complete) return;
   --waiting_;
   slot.complete.store(true, std::memory_order_release);
 }

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/arrivals.h"
@@ -36,7 +37,8 @@ struct ReceiveSlot : Request {
   bool known = false;
   bool all = false;
   bool busy = false;
-  int pins = 0;  // threads that write into the buffer
+  // Parts of the buffer that a thread writes, by their offset and length.
+  std::vector<std::pair<uint64_t, uint64_t>> pins;
   Arrivals arrivals;
 };
 
@@ -71,9 +73,9 @@ class Receiver {
   };
   Place Locate(const DataHeader& header);
 
-  // Where the chunk's request begins in memory at its offset; nothing where the chunk is not
-  // wanted. Not for long: until Unpin.
-  std::optional<std::byte*> Pin(const DataHeader& header);
+  // Where the chunk goes in memory, until Unpin; null where it is not wanted. For one read that
+  // does not wait: who has another copy of the chunk waits here for it.
+  std::byte* Pin(const DataHeader& header);
   // `arrived`: the chunk is there to its end.
   void Unpin(const DataHeader& header, bool arrived);
   // A chunk that is here already, in bytes of ours.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "net/arrivals.h"
 #include "net/clock.h"
@@ -27,30 +28,29 @@ constexpr size_t kMostEager = 4;
 // Of requests after the oldest one, for what is late.
 constexpr uint64_t kLateWindow = 4;
 
-// Above the eager limit a few messages are there sooner when the thread that asks writes them, for
-// nobody has to be woken; many at once would wait for each other, as NCCL has one such thread for
-// all channels. It therefore has an allowance of bytes, which grows with time.
-class Allowance {
+// Above the eager limit a message alone is there sooner when the thread that asks writes it, for
+// nobody has to be woken. Many at once would wait for each other: NCCL has one such thread for all
+// channels. So it writes the first two of a burst, and only while bursts have no more than that.
+class Bursts {
  public:
-  bool Take(size_t bytes) {
-    const int64_t now_ns = NowNs();
-    const int64_t elapsed_ns = std::min(now_ns - since_ns_, kFillNs);
-    bytes_ = std::min(bytes_ + elapsed_ns * kMostBytes / kFillNs, kMostBytes);
-    since_ns_ = now_ns;
-    if (static_cast<int64_t>(bytes) > bytes_) return false;
-    bytes_ -= static_cast<int64_t>(bytes);
-    return true;
+  bool MayWrite(int64_t now_ns) {
+    if (now_ns - ended_ns_ > kPauseNs) last_ = std::exchange(messages_, 0);
+    ++messages_;
+    return std::max(messages_, last_) <= kFew;
   }
+  // The thread is done with a message.
+  void Ended(int64_t now_ns) { ended_ns_ = now_ns; }
 
  private:
-  static constexpr int64_t kMostBytes = 64 << 10;
-  static constexpr int64_t kFillNs = 50'000;
+  static constexpr int kFew = 2;
+  static constexpr int64_t kPauseNs = 10'000;
 
-  int64_t bytes_ = kMostBytes;
-  int64_t since_ns_ = 0;
+  int messages_ = 0;
+  int last_ = 0;  // of the burst before this one
+  int64_t ended_ns_ = 0;
 };
 
-thread_local constinit Allowance allowance;
+thread_local constinit Bursts bursts;
 
 }  // namespace
 
@@ -81,11 +81,17 @@ Sender::~Sender() {
 
 bool Sender::IsEager(size_t bytes) const {
   const size_t limit = surroundings_.settings.eager_bytes;
-  if (bytes > kMostEager * limit || unheard_bytes_ + bytes > kMostUnheardBytes) return false;
-  return express_->up() && (bytes <= limit || allowance.Take(bytes));
+  const bool small = bytes <= limit || (bursts.MayWrite(NowNs()) && bytes <= kMostEager * limit);
+  return small && express_->up() && unheard_bytes_ + bytes <= kMostUnheardBytes;
 }
 
 abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
+  const abi::Result result = Post(data, bytes, request);
+  if (bytes > surroundings_.settings.eager_bytes) bursts.Ended(NowNs());
+  return result;
+}
+
+abi::Result Sender::Post(const void* data, size_t bytes, Request** request) {
   *request = nullptr;
   if (failed()) return error_;
   SendSlot* slot = nullptr;
