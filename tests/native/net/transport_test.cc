@@ -334,7 +334,7 @@ TEST_F(TransportTest, AConnectionThatHasEndedIsNotTakenForANewOne) {
 
 TEST_F(TransportTest, WhatWasCompleteIsStillDeliveredAfterClose) {
   Link link;
-  const std::vector<std::byte> content = Content(20'000, 1);
+  const std::vector<std::byte> content = Content(10'000, 1);
   Request* send = nullptr;
   for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(Send(link.sender, content.data(), content.size(), &send), abi::kSuccess);
