@@ -165,12 +165,12 @@ ReceiveFlow::Step ReceiveFlow::ReadHeader(int64_t now_ns) {
 
 // The rest of a chunk and the header behind it, in one call.
 ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
-  std::byte* to = nullptr;
+  std::optional<std::byte*> to;
   if (!stashing_) to = receiver_.Pin(header_);
-  if (to == nullptr) own_.resize(header_.length);
+  if (!to) own_.resize(header_.length);
   const size_t left = header_.length - body_filled_;
   std::array<iovec, 2> parts = {{
-      {(to != nullptr ? to : own_.data()) + body_filled_, left},
+      {(to ? *to : own_.data()) + body_filled_, left},
       {header_bytes_.data(), header_bytes_.size()},
   }};
   Moved moved;
@@ -178,13 +178,13 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
   const size_t of_body = std::min(moved.bytes, left);
   body_filled_ += of_body;
   const bool done = body_filled_ == header_.length;
-  if (to != nullptr) receiver_.Unpin(header_, done);
+  if (to) receiver_.Unpin(header_, done);
   if (left != 0) {
     const Step step = After(moved, left + header_bytes_.size(), now_ns);
     if (step != Step::kMore) return step;
   }
   if (!done) return Step::kMore;
-  return BodyDone(to != nullptr, moved.bytes - of_body, now_ns);
+  return BodyDone(to.has_value(), moved.bytes - of_body, now_ns);
 }
 
 ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64_t now_ns) {
@@ -325,18 +325,17 @@ bool ExpressIn::ReadMore(int64_t now_ns) {
     end_ -= std::exchange(begin_, 0);
   }
   std::array<iovec, 2> parts = {{{nullptr, 0}, {bytes_.data() + end_, bytes_.size() - end_}}};
-  std::byte* to = nullptr;
+  std::optional<std::byte*> to;
   if (large_) {
     if (!large_stashed_) to = receiver_.Pin(large_header_);
-    if (to == nullptr) own_.resize(large_header_.length);
-    parts[0] = {(to != nullptr ? to : own_.data()) + large_filled_,
-                large_header_.length - large_filled_};
+    if (!to) own_.resize(large_header_.length);
+    parts[0] = {(to ? *to : own_.data()) + large_filled_, large_header_.length - large_filled_};
   }
   const size_t wanted = parts[0].iov_len + parts[1].iov_len;
   const Moved moved = ReadSome(socket_.fd(), std::span(parts).subspan(large_ ? 0 : 1));
   const size_t of_large = std::min(moved.bytes, parts[0].iov_len);
   const bool whole = large_ && of_large == parts[0].iov_len;
-  if (to != nullptr) receiver_.Unpin(large_header_, whole);
+  if (to) receiver_.Unpin(large_header_, whole);
   if (moved.later()) return false;
   if (moved.error != 0 || moved.bytes == 0) {
     Down(now_ns, false, moved.error != 0 ? ErrorWords(moved.error) : "the peer closed it");
@@ -396,11 +395,11 @@ void ExpressIn::BeginLarge(const DataHeader& header, Receiver::Place place) {
   large_stashed_ = place == Receiver::Place::kLater;
   const std::byte* const body = bytes_.data() + begin_ + kDataHeaderBytes;
   large_filled_ = std::min<size_t>(end_ - begin_ - kDataHeaderBytes, header.length);
-  std::byte* to = nullptr;
+  std::optional<std::byte*> to;
   if (!large_stashed_) to = receiver_.Pin(header);
-  if (to == nullptr) own_.resize(header.length);
-  std::copy(body, body + large_filled_, to != nullptr ? to : own_.data());
-  if (to != nullptr) receiver_.Unpin(header, false);
+  if (!to) own_.resize(header.length);
+  std::copy(body, body + large_filled_, to ? *to : own_.data());
+  if (to) receiver_.Unpin(header, false);
   begin_ = 0;
   end_ = 0;
   large_ = true;

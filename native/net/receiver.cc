@@ -139,7 +139,7 @@ Receiver::Place Receiver::Locate(ReceiveSlot& slot, const DataHeader& header) {
   return Place::kPosted;
 }
 
-std::byte* Receiver::Pin(const DataHeader& header) {
+std::optional<std::byte*> Receiver::Pin(const DataHeader& header) {
   std::unique_lock lock(mutex_);
   ReceiveSlot& slot = SlotOf(header.request);
   const auto wanted = [&] {
@@ -158,7 +158,7 @@ std::byte* Receiver::Pin(const DataHeader& header) {
     std::this_thread::yield();
     lock.lock();
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 void Receiver::Unpin(const DataHeader& header, bool arrived) {
@@ -170,12 +170,12 @@ void Receiver::Unpin(const DataHeader& header, bool arrived) {
 }
 
 void Receiver::Put(const DataHeader& header, const std::byte* bytes) {
-  std::byte* const to = Pin(header);
-  if (to == nullptr) {
+  const std::optional<std::byte*> to = Pin(header);
+  if (!to) {
     ++counters_.not_wanted;
     return;
   }
-  std::copy(bytes, bytes + header.length, to);
+  std::copy(bytes, bytes + header.length, *to);
   Unpin(header, true);
 }
 

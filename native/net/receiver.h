@@ -73,9 +73,9 @@ class Receiver {
   };
   Place Locate(const DataHeader& header);
 
-  // Where the chunk goes in memory, until Unpin; null where it is not wanted. For one read that
-  // does not wait: who has another copy of the chunk waits here for it.
-  std::byte* Pin(const DataHeader& header);
+  // Where the chunk goes in memory (null for what is empty), until Unpin; nothing where it is not
+  // wanted. For one read that does not wait: who has another copy of the chunk waits here for it.
+  std::optional<std::byte*> Pin(const DataHeader& header);
   // `arrived`: the chunk is there to its end.
   void Unpin(const DataHeader& header, bool arrived);
   // A chunk that is here already, in bytes of ours.
