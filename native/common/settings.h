@@ -28,6 +28,7 @@ enum class SettingId {
   kNetEager,
   kNetTimeout,
   kNetPorts,
+  kNetZeroCopy,
 };
 
 // What a setting of numbers may be.
