@@ -17,6 +17,7 @@ constexpr std::array kSwitchWords = {"0"sv, "1"sv};
 constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 
 constexpr std::array kAutoWord = {"auto"sv};
+constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array<Setting, 12> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
@@ -81,6 +82,10 @@ constexpr std::array<Setting, 12> kSettings = {{
      "TCP ports to listen on, for firewalls. Not set: any free one.",
      {},
      {.least = 1, .most = 65535, .pair = true}},
+    {"NCCLTUNE_NET_ZEROCOPY", "auto|0|1", "auto",
+     "Large sends without a copy in the kernel. auto: tried on each TCP connection, kept where the "
+     "kernel does not copy all the same.",
+     kAutoSwitchWords},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }

@@ -29,6 +29,7 @@ enum class SettingId {
   kNetDevices,
   kNetTimeout,
   kNetPorts,
+  kNetZeroCopy,
 };
 
 // What a setting of numbers may be.

@@ -19,6 +19,10 @@ struct Counters {
   std::atomic<uint64_t> stashed = 0;       // chunks read before their request was posted
   std::atomic<uint64_t> flow_ends = 0;     // flows that died
   std::atomic<uint64_t> flow_returns = 0;  // and came back
+  // Of MSG_ZEROCOPY, as the kernel reports it.
+  std::atomic<uint64_t> uncopied_bytes = 0;   // read where they lay
+  std::atomic<uint64_t> copy_reports = 0;     // sends that the kernel copied all the same
+  std::atomic<uint64_t> zero_copy_drops = 0;  // flows that copy for good since they tried
 };
 
 }  // namespace nccltune::net

@@ -7,6 +7,7 @@
 #include "common/text.h"
 #include "net/interfaces.h"
 #include "net/kernel_file.h"
+#include "net/zero_copy.h"
 
 namespace nccltune::net {
 namespace {
@@ -28,6 +29,13 @@ std::string LimitText(std::string_view name, std::optional<uint64_t> bytes) {
   return ", " + std::string(name) + " " + (bytes ? BytesText(*bytes) : std::string("unknown"));
 }
 
+std::string ZeroCopyText(ZeroCopyMode mode, const KernelFacts& facts) {
+  if (mode == ZeroCopyMode::kOff) return "off";
+  if (!facts.zero_copy) return "not in this kernel";
+  return (mode == ZeroCopyMode::kAuto ? "auto" : "always") +
+         LimitText("optmem_max", facts.optmem_max);
+}
+
 std::string NicText(const Nic& nic) {
   std::string text =
       nic.name + " " + AddressText(nic.address) + " " + std::to_string(nic.speed_mbps) + " Mb/s";
@@ -44,9 +52,11 @@ KernelFacts ReadKernelFacts(const KernelRoots& roots) {
   KernelFacts facts;
   facts.rmem_max = ReadKernelNumber(core + "rmem_max");
   facts.wmem_max = ReadKernelNumber(core + "wmem_max");
+  facts.optmem_max = ReadKernelNumber(core + "optmem_max");
   facts.tcp_rmem_max = ReadLastNumber(ipv4 + "tcp_rmem");
   facts.tcp_wmem_max = ReadLastNumber(ipv4 + "tcp_wmem");
   facts.congestion_control = ReadKernelFile(ipv4 + "tcp_congestion_control").value_or("");
+  facts.zero_copy = KernelHasZeroCopy();
   facts.cpus = UsableCpus(roots);
   return facts;
 }
@@ -75,6 +85,7 @@ std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
   line += LimitText("tcp_wmem", facts.tcp_wmem_max);
   line += LimitText("rmem_max", facts.rmem_max);
   line += LimitText("wmem_max", facts.wmem_max);
+  line += "; zero copy " + ZeroCopyText(settings.zero_copy, facts);
   line += "; " + Counted(static_cast<int>(nics.size()), "NIC");
   // NCCL cuts a line at 1024 characters, its own words before it counted.
   constexpr size_t kRoomForRest = std::string_view(" and 9999 more").size();

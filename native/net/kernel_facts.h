@@ -25,9 +25,11 @@ struct KernelRoots {
 struct KernelFacts {
   std::optional<uint64_t> rmem_max;      // net.core: the most that SO_RCVBUF can ask for
   std::optional<uint64_t> wmem_max;      // net.core: SO_SNDBUF
+  std::optional<uint64_t> optmem_max;    // net.core: reports of sends without a copy, of a socket
   std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: how far a socket grows by itself
   std::optional<uint64_t> tcp_wmem_max;
   std::string congestion_control;  // empty: the kernel does not say
+  bool zero_copy = false;          // KernelHasZeroCopy
   int cpus = 0;                    // UsableCpus
 };
 

@@ -2,6 +2,7 @@
 #include "net/net_settings.h"
 
 #include <optional>
+#include <string_view>
 
 #include "common/settings.h"
 
@@ -20,6 +21,9 @@ NetSettings ReadNetSettings(std::vector<std::string>* warnings) {
     settings.ports.first = static_cast<uint16_t>(ports->first);
     settings.ports.last = static_cast<uint16_t>(ports->last);
   }
+  const std::string_view zero_copy = ReadWord(SettingId::kNetZeroCopy, warnings);
+  if (zero_copy == "0") settings.zero_copy = ZeroCopyMode::kOff;
+  if (zero_copy == "1") settings.zero_copy = ZeroCopyMode::kAlways;
   return settings;
 }
 

@@ -14,6 +14,12 @@ struct PortRange {
   uint16_t last = 0;
 };
 
+enum class ZeroCopyMode {
+  kAuto,    // tried on each flow, kept where the kernel does not copy
+  kOff,     // 0
+  kAlways,  // 1: as long as the kernel takes it
+};
+
 // The NCCLTUNE_NET_* variables of common/settings.h, read once for each communicator.
 struct NetSettings {
   int flows = 0;                  // bulk flows of a connection; 0: by the pool's threads
@@ -22,6 +28,7 @@ struct NetSettings {
   int devices = 0;                // that NCCL sees of each NIC; 0: by the number of NICs
   int timeout_s = 600;            // without progress; 0: none
   PortRange ports;                // where listeners listen
+  ZeroCopyMode zero_copy = ZeroCopyMode::kAuto;
 };
 
 // What is not valid is named in `warnings`, and its default is taken.

@@ -21,7 +21,19 @@ constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
 // waiting.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
+// A request that the kernel alone holds at two such looks is not waited for any longer: the
+// flow's end makes the kernel let go.
+constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
+// The queue of a network device is sent within milliseconds.
+constexpr int64_t kDyingTooLongNs = 10 * kNsPerSecond;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+
+// For those who ask for no more of it than its request.
+Frame FrameOf(uint64_t request) {
+  Frame frame;
+  frame.number = request;
+  return frame;
+}
 
 }  // namespace
 
@@ -55,8 +67,8 @@ int64_t Outgoing::NextNs() const {
 
 void Outgoing::Down(int64_t now_ns, const std::string& why) {
   up_ = false;
-  socket_.Close();
   WentDown();
+  socket_.Close();
   pause_ns_ = kFirstPauseNs;
   // The first try at once: that a listener is gone tells of a peer that is.
   dial_at_ns_ = now_ns;
@@ -93,6 +105,10 @@ bool Outgoing::ComeUp(int64_t now_ns) {
 
 // Bulk ------------------------------------------------------------------------------------------
 
+SendFlow::SendFlow(Sender& sender, Worker& worker, Dialer dialer)
+    : Outgoing(sender, worker, std::move(dialer)),
+      zero_copy_(sender.surroundings().settings.zero_copy, sender.counters()) {}
+
 FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
   const FlowRate::Mark mark = rate_.Sent(now_ns, undelivered_, starved);
   undelivered_ += length;
@@ -105,9 +121,25 @@ int64_t SendFlow::DueNs(const FlowRate::Mark& mark) const {
   return mark.sent_ns + std::max(kPatience * (expected - mark.sent_ns), kLeastPatienceNs);
 }
 
+bool SendFlow::Work(int64_t now_ns) {
+  bool worked = false;
+  if (zero_copy_.dying()) {
+    released_.clear();
+    worked = zero_copy_.DyingReports(&released_);
+    Released(released_);
+    SayIfDyingTooLong(now_ns);
+  }
+  return Outgoing::Work(now_ns) || worked;
+}
+
+int64_t SendFlow::NextNs() const {
+  return std::min(Outgoing::NextNs(), zero_copy_.dying() ? NowNs() + kOwingNs : INT64_MAX);
+}
+
 bool SendFlow::WorkUp(int64_t now_ns) {
   bool worked = false;
-  if ((told_ & (EPOLLIN | kGone)) != 0) worked = ReadNotes(now_ns);
+  if (zero_copy_.outstanding()) worked = KernelReports(now_ns);
+  if (up() && (told_ & (EPOLLIN | kGone)) != 0) worked |= ReadNotes(now_ns);
   if (!up()) return true;
   if ((told_ & EPOLLOUT) != 0) writable_ = true;
   told_ = 0;
@@ -122,7 +154,8 @@ bool SendFlow::WorkUp(int64_t now_ns) {
 }
 
 int64_t SendFlow::NextUpNs() const {
-  return sender_.owing() || sender_.pending() ? NowNs() + kOwingNs : INT64_MAX;
+  const bool waits = sender_.owing() || sender_.pending() || zero_copy_.outstanding();
+  return waits ? NowNs() + kOwingNs : INT64_MAX;
 }
 
 bool SendFlow::ReadNotes(int64_t now_ns) {
@@ -135,7 +168,7 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
         if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
         bye |= note.type == FrameType::kBye;
         if (note.type != FrameType::kAck) return true;
-        if (note.value < acknowledged || note.value > begun_) return false;
+        if (note.value < acknowledged || note.value > begun_ - (writing_ ? 1 : 0)) return false;
         acknowledged = note.value;
         return true;
       });
@@ -170,6 +203,8 @@ bool SendFlow::Next(int64_t now_ns) {
     if (!idle || !sender_.owing() || now_ns < late_look_ns_) return false;
     late_look_ns_ = now_ns + kLateLookNs;
   }
+  // Before: another copy of the chunk may be acknowledged at once.
+  const uint64_t reclaims = sender_.reclaims();
   const std::optional<Sender::Taken> taken = sender_.Take(*this, now_ns);
   if (!taken) return false;
   frames_.push_back(taken->frame);
@@ -180,18 +215,48 @@ bool SendFlow::Next(int64_t now_ns) {
   body_left_ = taken->frame.length;
   writing_ = true;
   pinned_ = true;
-  reclaims_ = sender_.reclaims();
+  reclaims_ = reclaims;
   return true;
 }
 
-// False: no more now.
-bool SendFlow::Write(int64_t now_ns) {
+Moved SendFlow::WriteFrame() {
   std::array<iovec, 2> parts = {{
       {header_.data() + (header_.size() - header_left_), header_left_},
       {const_cast<std::byte*>(body_), body_left_},
   }};
   const size_t first = header_left_ == 0 ? 1 : 0;
-  const Moved moved = WriteSome(socket_.fd(), std::span(parts).subspan(first));
+  if (!pinned_ || !zero_copy_.Wants(body_left_)) {
+    return WriteSome(socket_.fd(), std::span(parts).subspan(first));
+  }
+  Moved all;
+  if (header_left_ != 0) {
+    // Always copied: the next frame's takes its place.
+    all = WriteSome(socket_.fd(), {&parts[0], 1}, MSG_MORE);
+    if (all.error != 0 || all.bytes != header_left_) return all;
+  }
+  std::span<const std::byte> body(body_, body_left_);
+  while (!body.empty()) {
+    std::optional<Moved> sent;
+    if (zero_copy_.Wants(body.size())) {
+      sent = zero_copy_.Send(socket_.fd(), frames_.back().number, body);
+    }
+    const bool copied = !sent;
+    iovec part = {const_cast<std::byte*>(body.data()), body.size()};
+    if (copied) sent = WriteSome(socket_.fd(), {&part, 1});
+    if (sent->later() && all.bytes != 0) break;
+    if (sent->error != 0) return *sent;
+    all.bytes += sent->bytes;
+    body = body.subspan(sent->bytes);
+    // What is short without a copy may end at a page that the kernel cannot hold. What is short
+    // with one has filled the socket.
+    if (copied) break;
+  }
+  return all;
+}
+
+// False: no more now.
+bool SendFlow::Write(int64_t now_ns) {
+  const Moved moved = WriteFrame();
   if (moved.later()) {
     writable_ = false;
     return false;
@@ -210,9 +275,53 @@ bool SendFlow::Write(int64_t now_ns) {
     return false;
   }
   writing_ = false;
-  if (pinned_) sender_.Written(frames_.back());
-  pinned_ = false;
+  if (pinned_) LetGo();
   return true;
+}
+
+void SendFlow::LetGo() {
+  pinned_ = false;
+  if (zero_copy_.Finish()) sender_.Written(frames_.back());
+}
+
+void SendFlow::Released(std::span<const uint64_t> requests) {
+  for (const uint64_t request : requests) sender_.Written(FrameOf(request));
+}
+
+// Of sends without a copy. They come as an error of the socket, which is not the flow's end.
+bool SendFlow::KernelReports(int64_t now_ns) {
+  const bool look = now_ns >= held_look_ns_;
+  if (!look && (told_ & EPOLLERR) == 0) return false;
+  released_.clear();
+  const bool something = zero_copy_.Reports(socket_.fd(), &released_);
+  Released(released_);
+  if (something && (told_ & (EPOLLHUP | EPOLLRDHUP)) == 0) told_ &= ~uint32_t{EPOLLERR};
+  if (look) {
+    held_look_ns_ = now_ns + kHeldLookNs;
+    EndIfHeldTooLong(now_ns);
+  }
+  return something;
+}
+
+void SendFlow::EndIfHeldTooLong(int64_t now_ns) {
+  std::optional<uint64_t> held = zero_copy_.oldest();
+  if (held && !sender_.WantedBack(FrameOf(*held))) held.reset();
+  const bool again = held && held == held_;
+  held_ = held;
+  if (!again) return;
+  zero_copy_.HeldTooLong(now_ns);
+  Down(now_ns, "the kernel still held what others had delivered");
+}
+
+void SendFlow::SayIfDyingTooLong(int64_t now_ns) {
+  if (!zero_copy_.dying()) {
+    dying_told_ = false;
+  } else if (now_ns - zero_copy_.dying_since_ns() > kDyingTooLongNs &&
+             !std::exchange(dying_told_, true)) {
+    sender_.surroundings().log.Warn(
+        "the kernel holds bytes of a connection that has ended for more than 10 s, and requests "
+        "wait for it: NCCLTUNE_NET_ZEROCOPY=0 avoids this");
+  }
 }
 
 // The other copies have arrived: the application waits for a buffer that only this flow still
@@ -222,19 +331,22 @@ void SendFlow::GiveBack() {
   if (!sender_.WantedBack(frames_.back())) return;
   rescued_.assign(body_, body_ + body_left_);
   body_ = rescued_.data();
-  pinned_ = false;
-  sender_.Written(frames_.back());
+  LetGo();
 }
 
 void SendFlow::WentDown() {
-  if (writing_ && pinned_) sender_.Written(frames_.back());
+  if (writing_ && pinned_) LetGo();
+  // What the kernel holds keeps its requests waiting, though others deliver them.
+  released_.clear();
+  zero_copy_.Abandon(std::move(socket_), NowNs(), &released_);
+  Released(released_);
+  held_.reset();
   const std::vector<Frame> owed(frames_.begin(), frames_.end());
   frames_.clear();
   undelivered_ = 0;
   acknowledged_ = 0;
   begun_ = 0;
   writing_ = false;
-  pinned_ = false;
   writable_ = true;
   notes_ = Notes();
   rate_ = FlowRate();
@@ -245,6 +357,11 @@ void SendFlow::WentDown() {
 }
 
 void SendFlow::Close(Pool& pool) {
+  released_.clear();
+  if (zero_copy_.outstanding()) zero_copy_.Reports(socket_.fd(), &released_);
+  // Requests that are given up: their bytes may be others' soon, and must not be sent then.
+  if (zero_copy_.outstanding()) zero_copy_.Abandon(std::move(socket_), NowNs(), &released_);
+  zero_copy_.AwaitDying();
   if (!socket_.open()) return;
   if (!writing_) {
     pool.End(std::move(socket_), EncodeForwardBye());

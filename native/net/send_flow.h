@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "net/flow_rate.h"
 #include "net/pool.h"
 #include "net/sender.h"
+#include "net/zero_copy.h"
 
 namespace nccltune::net {
 
@@ -42,7 +45,7 @@ class Outgoing : public Task {
 
  protected:
   virtual bool WorkUp(int64_t now_ns) = 0;
-  // It was up and is not: tells the sender what it owes. The socket is closed.
+  // It was up and is not: tells the sender what it owes. The socket is closed next.
   virtual void WentDown() = 0;
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
@@ -85,7 +88,7 @@ class SendFlow final : public Outgoing {
  public:
   static constexpr uint32_t kEvents = EPOLLIN | EPOLLOUT | EPOLLRDHUP;
 
-  using Outgoing::Outgoing;
+  SendFlow(Sender& sender, Worker& worker, Dialer dialer);
 
   double rate() const { return shared_rate_.load(std::memory_order_relaxed); }
   // A frame begins: what is remembered of it.
@@ -98,6 +101,9 @@ class SendFlow final : public Outgoing {
   // Says bye. `pool` sees to it that it arrives.
   void Close(Pool& pool);
 
+  bool Work(int64_t now_ns) override;
+  int64_t NextNs() const override;
+
  protected:
   bool WorkUp(int64_t now_ns) override;
   void WentDown() override;
@@ -107,8 +113,15 @@ class SendFlow final : public Outgoing {
   bool ReadNotes(int64_t now_ns);
   bool Acknowledge(uint64_t frames, int64_t now_ns);
   bool Write(int64_t now_ns);
+  Moved WriteFrame();
   bool Next(int64_t now_ns);
   void GiveBack();
+  // The frame's bytes are not read by this flow any more; what the kernel holds, it reports.
+  void LetGo();
+  void Released(std::span<const uint64_t> requests);
+  bool KernelReports(int64_t now_ns);
+  void EndIfHeldTooLong(int64_t now_ns);
+  void SayIfDyingTooLong(int64_t now_ns);
 
   FlowRate rate_;
   std::atomic<double> shared_rate_ = 0;
@@ -130,6 +143,12 @@ class SendFlow final : public Outgoing {
   uint64_t reclaims_ = 0;
   int64_t late_look_ns_ = 0;
   int64_t path_asked_ns_ = 0;
+
+  ZeroCopy zero_copy_;
+  std::vector<uint64_t> released_;  // of one look at the kernel's reports
+  int64_t held_look_ns_ = 0;
+  std::optional<uint64_t> held_;  // the kernel alone held this request at the last look
+  bool dying_told_ = false;
 };
 
 // The flow of small messages. The application's thread writes it; the worker does what is left.

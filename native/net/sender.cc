@@ -175,7 +175,7 @@ abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
   if (bytes != nullptr) *bytes = slot->total;
   slot->held = false;
   --held_;
-  if (slot->open == 0) Free(*slot);
+  if (slot->open == 0 && slot->pins == 0) Free(*slot);
   return abi::kSuccess;
 }
 
@@ -262,8 +262,8 @@ Sender::Taken Sender::Give(SendSlot& slot, uint32_t number) {
 void Sender::Written(const Frame& frame) {
   const std::scoped_lock lock(mutex_);
   SendSlot& slot = SlotOf(frame.number);
-  --slot.pins;
-  Settle(slot);
+  // That somebody still reads it was told with its last acknowledgement.
+  if (--slot.pins == 0) Settle(slot);
 }
 
 bool Sender::WantedBack(const Frame& frame) {

@@ -41,7 +41,7 @@ struct SendSlot : Request {
   uint64_t total = 0;
   uint64_t cut = 0;  // bytes that are chunks already
   size_t open = 0;   // chunks that are not acknowledged
-  int pins = 0;      // flows that read the buffer
+  int pins = 0;      // frames for which a flow, or the kernel, reads the buffer
   bool busy = false;
   bool held = false;   // NCCL has it
   bool eager = false;  // on the express flow
@@ -85,7 +85,7 @@ class Sender {
     const std::byte* data = nullptr;
   };
   std::optional<Taken> Take(SendFlow& flow, int64_t now_ns);
-  // The buffer is not read any more for this frame.
+  // The buffer is not read any more for this frame, neither by its flow nor by the kernel.
   void Written(const Frame& frame);
   void Acknowledged(std::span<const Frame> frames, int64_t now_ns);
   void AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns);

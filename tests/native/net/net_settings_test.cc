@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/kernel_folder.h"
@@ -22,6 +23,7 @@ TEST(NetSettings, WithoutVariablesTheyAreTheDefaultsOfTheirStruct) {
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, defaults.ports.first);
   EXPECT_EQ(read.ports.last, defaults.ports.last);
+  EXPECT_EQ(read.zero_copy, defaults.zero_copy);
 }
 
 TEST(NetSettings, EachIsReadFromItsVariable) {
@@ -50,6 +52,7 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   const ScopedVariable devices("NCCLTUNE_NET_DEVICES", "9");
   const ScopedVariable timeout("NCCLTUNE_NET_TIMEOUT", "10s");
   const ScopedVariable ports("NCCLTUNE_NET_PORTS", "50000");
+  const ScopedVariable zero_copy("NCCLTUNE_NET_ZEROCOPY", "yes");
   std::vector<std::string> warnings;
   const NetSettings read = ReadNetSettings(&warnings);
   EXPECT_EQ(warnings,
@@ -60,6 +63,7 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
                 "NCCLTUNE_NET_DEVICES='9' is not auto or 1 to 8; taking auto",
                 "NCCLTUNE_NET_TIMEOUT='10s' is not 0 to 1000000; taking 600",
                 "NCCLTUNE_NET_PORTS='50000' is not first-last of 1 to 65535; it counts as not set",
+                "NCCLTUNE_NET_ZEROCOPY='yes' is not one of auto 0 1; taking auto",
             }));
   const NetSettings defaults;
   EXPECT_EQ(read.flows, defaults.flows);
@@ -68,6 +72,18 @@ TEST(NetSettings, EveryBadValueIsNamedAndItsDefaultTaken) {
   EXPECT_EQ(read.devices, defaults.devices);
   EXPECT_EQ(read.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.ports.first, 0);
+  EXPECT_EQ(read.zero_copy, ZeroCopyMode::kAuto);
+}
+
+TEST(NetSettings, SendsWithoutACopyAreAutoOffOrAlways) {
+  std::vector<std::string> warnings;
+  for (const auto& [value, mode] :
+       {std::pair("auto", ZeroCopyMode::kAuto), std::pair("0", ZeroCopyMode::kOff),
+        std::pair("1", ZeroCopyMode::kAlways)}) {
+    const ScopedVariable zero_copy("NCCLTUNE_NET_ZEROCOPY", value);
+    EXPECT_EQ(ReadNetSettings(&warnings).zero_copy, mode) << value;
+  }
+  EXPECT_TRUE(warnings.empty());
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/zero_copy_ledger.h"
+
+#include <algorithm>
+
+namespace nccltune::net {
+
+void ZeroCopyLedger::Sent(uint64_t request, uint64_t bytes) {
+  if (frames_.empty() || !frames_.back().open) frames_.push_back({.request = request});
+  ++frames_.back().outstanding;
+  sends_.push_back({.frame = first_frame_ + frames_.size() - 1, .bytes = bytes});
+  ++outstanding_;
+}
+
+bool ZeroCopyLedger::Finish() {
+  if (frames_.empty() || !frames_.back().open) return true;
+  frames_.back().open = false;
+  if (frames_.back().outstanding != 0) return false;
+  Trim();
+  return true;
+}
+
+ZeroCopyLedger::Done ZeroCopyLedger::Report(uint32_t first, uint32_t last,
+                                            std::vector<uint64_t>* released) {
+  // Where the range begins among `sends_`: before them where a part of it is known already.
+  const int64_t begin = static_cast<int32_t>(first - first_);
+  const int64_t end = begin + static_cast<int64_t>(last - first) + 1;
+  const auto size = static_cast<int64_t>(sends_.size());
+  Done done;
+  for (int64_t i = std::max<int64_t>(begin, 0); i < std::min(end, size); ++i) {
+    Send& send = sends_[static_cast<size_t>(i)];
+    if (send.done) continue;
+    send.done = true;
+    --outstanding_;
+    ++done.sends;
+    done.bytes += send.bytes;
+    Frame& frame = FrameOf(send);
+    --frame.outstanding;
+    if (frame.outstanding == 0 && !frame.open) released->push_back(frame.request);
+  }
+  Trim();
+  return done;
+}
+
+std::optional<uint64_t> ZeroCopyLedger::oldest() const {
+  if (frames_.empty()) return std::nullopt;
+  return frames_.front().request;
+}
+
+void ZeroCopyLedger::Trim() {
+  while (!sends_.empty() && sends_.front().done) {
+    sends_.pop_front();
+    ++first_;
+  }
+  while (!frames_.empty() && !frames_.front().open && frames_.front().outstanding == 0) {
+    frames_.pop_front();
+    ++first_frame_;
+  }
+}
+
+}  // namespace nccltune::net
