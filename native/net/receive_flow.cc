@@ -52,11 +52,13 @@ bool Incoming::Work(int64_t now_ns) {
     told_ = EPOLLIN;
     worker_.Watch(number_, socket_.fd(), events_);
     ++receiver_.counters().flow_returns;
+    stats_.CameUp(socket_.fd());
     receiver_.FlowsChanged(now_ns, false, "");
   }
   if (now_ns >= tick_ns_) {
     tick_ns_ = now_ns + kBetweenTicksNs;
     receiver_.Tick(now_ns);
+    stats_.Look(now_ns, socket_.fd(), false);
   }
   if (receiver_.failed()) {
     if (socket_.open()) Down(now_ns, false, "the connection has failed");
@@ -74,7 +76,9 @@ void Incoming::Down(int64_t now_ns, bool bye, const std::string& why) {
   up_ = false;
   socket_.Close();
   Reset();
-  if (!bye) ++receiver_.counters().flow_ends;
+  const bool died = !bye && !receiver_.failed();
+  if (died) ++receiver_.counters().flow_ends;
+  stats_.WentDown(died);
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
@@ -186,7 +190,11 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
 }
 
 ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64_t now_ns) {
-  if (!placed && !stashing_) ++receiver_.counters().not_wanted;
+  stats_.Moved(header_.length, 1);
+  if (!placed && !stashing_) {
+    ++receiver_.counters().not_wanted;
+    stats_.Duplicate();
+  }
   if (!placed && stashing_ && !receiver_.Stash(header_, std::exchange(own_, {}))) {
     Down(now_ns, false, kNoRoom);
     return Step::kDown;
@@ -349,6 +357,7 @@ bool ExpressIn::ReadMore(int64_t now_ns) {
   if (whole) {
     large_ = false;
     ++frames_;
+    stats_.Moved(large_header_.length, 1);
     tell_now_ = true;
     if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
       Down(now_ns, false, kNoRoom);
@@ -388,6 +397,7 @@ bool ExpressIn::Parse(int64_t now_ns) {
     }
     begin_ += length;
     ++frames_;
+    stats_.Moved(header.length, 1);
   }
   return up();
 }

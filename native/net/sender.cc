@@ -29,6 +29,7 @@ Sender::Sender(Parts parts)
       pool_(std::move(parts.pool)),
       device_(std::move(parts.device)),
       peer_(parts.dialers.front().peer().Name()),
+      stats_(StatsRole::kSends, surroundings_.log, device_, peer_, parts.dialers.size()),
       slots_(kSlots),
       progress_ns_(NowNs()) {
   for (SendSlot& slot : slots_) slot.sender = this;
@@ -103,7 +104,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, Path path) {
     slot.cut = bytes;
     slot.open = 1;
     slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
-    ++counters_.small_messages;
+    ++(slot.eager ? counters_.eager : counters_.direct);
   }
   if (slot.direct) ++direct_;
   if (slot.eager) {
@@ -112,8 +113,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, Path path) {
     ++unheard_;
   }
   ++held_;
-  ++counters_.messages;
-  counters_.bytes += bytes;
+  ++counters_.requests;
 }
 
 abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
@@ -131,6 +131,8 @@ abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
   if (bytes != nullptr) *bytes = slot->total;
   slot->held = false;
   --held_;
+  ++counters_.messages;
+  counters_.bytes += slot->total;
   if (slot->open == 0) Free(*slot);
   return abi::kSuccess;
 }
@@ -212,7 +214,8 @@ Sender::Taken Sender::Give(SendSlot& slot, uint32_t number) {
   ++counters_.chunks;
   return {.frame = {.number = slot.number, .chunk = number, .length = chunk.length, .mark = {}},
           .header = {slot.number, chunk.offset, slot.total, chunk.length},
-          .data = slot.data + chunk.offset};
+          .data = slot.data + chunk.offset,
+          .again = chunk.copies > 1};
 }
 
 void Sender::Written(const Frame& frame) {
@@ -324,6 +327,7 @@ void Sender::FlowsChanged(int64_t now_ns, bool gone, const std::string& why) {
 }
 
 void Sender::Tick(int64_t now_ns) {
+  stats_.Tick(now_ns);
   const std::scoped_lock lock(mutex_);
   if (failed()) return;
   if (all_down_ns_ != 0 && now_ns - all_down_ns_ > kAllDownNs) {
