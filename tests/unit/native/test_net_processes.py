@@ -91,7 +91,8 @@ def test_a_process_that_ends_is_left_out_but_one_that_never_was_is_an_error() ->
         # Until it is waited for, it is there without being there.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert watch.read() == []
-        child.communicate()
+        child.wait()
+        child.stdout.close()
         assert watch.read() == []
     with pytest.raises(InputError, match=f"there is no process {child.pid}"):
         NetWatch([child.pid]).read()
