@@ -48,9 +48,9 @@ std::string SecondsText(int64_t ns) {
   return text.data();
 }
 
-// ", 3 words" where there are any.
-void AddCount(std::string* line, uint64_t count, const char* words) {
-  if (count != 0) *line += ", " + std::to_string(count) + " " + words;
+// What there is none of is not said.
+void AddCount(std::string* line, const char* separator, const char* what, uint64_t count) {
+  if (count != 0) *line += separator + std::string(what) + " " + std::to_string(count);
 }
 
 std::string FlowText(const FlowBlock& flow, uint64_t all) {
@@ -58,8 +58,8 @@ std::string FlowText(const FlowBlock& flow, uint64_t all) {
   std::string text =
       SizeText(bytes) + " " + PercentText(static_cast<double>(bytes), static_cast<double>(all));
   if (flow.rate != 0) text += " " + SpeedText(static_cast<double>(flow.rate.load()));
-  if (flow.taken_over != 0) text += " " + std::to_string(flow.taken_over) + " taken over";
-  if (flow.deaths != 0) text += " " + std::to_string(flow.deaths) + " deaths";
+  AddCount(&text, " ", "taken over", flow.taken_over);
+  AddCount(&text, " ", "deaths", flow.deaths);
   return text;
 }
 
@@ -143,7 +143,7 @@ std::string ConnectionStats::SlowText(const SlowFlow& slow) const {
                      (others == 1 ? " flow " : " flows ") + SpeedText(slow.others_bytes_per_s) +
                      (others == 1 ? "" : " (median)") + ", for " + SecondsText(slow.for_ns) +
                      "; it carries " + PercentText(slow.share, 1) + " of the bytes";
-  if (flow.retransmits != 0) text += ", " + std::to_string(flow.retransmits) + " retransmits";
+  AddCount(&text, ", ", "retransmits", flow.retransmits);
   return text + ". The others do its share; the path of these two ports is worth a look";
 }
 
@@ -167,13 +167,13 @@ std::string ConnectionStats::Summary(int64_t now_ns) const {
             " direct)";
   }
   line += ", " + std::to_string(chunks) + " chunks";
-  AddCount(&line, counters.requests - counters.messages, "requests given up");
-  AddCount(&line, counters.sent_twice, "sent twice");
-  AddCount(&line, counters.sent_again, "sent again");
-  AddCount(&line, counters.not_wanted, "here already");
-  AddCount(&line, counters.stashed, "before their time");
-  AddCount(&line, counters.flow_ends, "deaths of flows");
-  AddCount(&line, dials, "dial-agains");
+  AddCount(&line, ", ", "given up", counters.requests - counters.messages);
+  AddCount(&line, ", ", "sent twice", counters.sent_twice);
+  AddCount(&line, ", ", "sent again", counters.sent_again);
+  AddCount(&line, ", ", "here already", counters.not_wanted);
+  AddCount(&line, ", ", "before their time", counters.stashed);
+  AddCount(&line, ", ", "deaths of flows", counters.flow_ends);
+  AddCount(&line, ", ", "dial-agains", dials);
   line += "; express " + FlowText(page_.flows().front(), bytes) + ", flows ";
   constexpr size_t kRoomForRest = std::string_view(" and 99 more").size();
   for (size_t i = 0; i < bulk.size(); ++i) {

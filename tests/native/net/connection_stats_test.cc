@@ -75,9 +75,9 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
   ASSERT_EQ(Lines().size(), 1U);
   EXPECT_EQ(Lines()[0],
             "INFO 16 NET/nccltune: closed: sent to 10.0.0.2:5000 on eth0 3.00 MiB in 0.0 s, "
-            "11 messages (4 eager, 1 direct), 90 chunks, 1 requests given up, 3 sent twice, "
-            "1 dial-agains; express 0 B 0.0 %, flows 1.00 MiB 33.3 % 250 MB/s 1 taken over | "
-            "2.00 MiB 66.7 % 1 deaths");
+            "11 messages (4 eager, 1 direct), 90 chunks, given up 1, sent twice 3, dial-agains 1; "
+            "express 0 B 0.0 %, flows 1.00 MiB 33.3 % 250 MB/s taken over 1 | 2.00 MiB 66.7 % "
+            "deaths 1");
 }
 
 TEST_F(ConnectionStatsTest, TheLineOfManyFlowsFitsTheLog) {
@@ -112,7 +112,7 @@ TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
   EXPECT_EQ(Lines()[0],
             "WARN 17 NET/nccltune: slow flow: 10.0.0.1:40123 to 10.0.0.2:5000 on eth0 delivers "
             "10.0 MB/s, the other 3 flows 200 MB/s (median), for 10.0 s; it carries 1.6 % of the "
-            "bytes, 12 retransmits. The others do its share; the path of these two ports is worth "
+            "bytes, retransmits 12. The others do its share; the path of these two ports is worth "
             "a look");
 }
 
