@@ -20,6 +20,9 @@ class Log {
   void Warn(std::string_view text) const { Write(abi::kLogWarn, text); }
   void Info(std::string_view text) const { Write(abi::kLogInfo, text); }
 
+  // The same with other subsystems.
+  Log Only(unsigned long subsystems) const { return {function_, subsystems, prefix_}; }
+
   // Nobody listens.
   bool silent() const { return function_ == nullptr; }
 

@@ -2,12 +2,14 @@
 #include "abi/net_v11.h"
 #include "common/export.h"
 #include "net/plugin.h"
+#include "net/profiler_event.h"
 
 namespace nccltune::net {
 namespace {
 
 abi::Result Init(void** context, uint64_t /*communicator_id*/, abi::NetCommConfig* config,
-                 abi::LogFunction log, abi::NetProfilerCallback /*profiler*/) {
+                 abi::LogFunction log, abi::NetProfilerCallback profiler) {
+  TakeProfiler(profiler);
   return plugin::Init(11, context, config, log);
 }
 
@@ -49,13 +51,14 @@ abi::Result RegMr(void* comm, void* /*data*/, size_t /*size*/, int type, void** 
 }
 
 abi::Result Isend(void* send_comm, void* data, size_t size, int /*tag*/, void* /*mhandle*/,
-                  void* /*phandle*/, void** request) {
-  return plugin::Isend(send_comm, data, size, request);
+                  void* phandle, void** request) {
+  return plugin::Isend(send_comm, data, size, request, phandle);
 }
 
 abi::Result Irecv(void* recv_comm, int count, void** data, size_t* sizes, int* /*tags*/,
-                  void** /*mhandles*/, void** /*phandles*/, void** request) {
-  return plugin::Irecv(recv_comm, count, data, sizes, request);
+                  void** /*mhandles*/, void** phandles, void** request) {
+  return plugin::Irecv(recv_comm, count, data, sizes, request,
+                       phandles == nullptr ? nullptr : *phandles);
 }
 
 abi::Result MakeVDevice(int* device, abi::NetVDeviceOf4* members) {

@@ -7,11 +7,13 @@
 
 namespace nccltune::net {
 
-// Of one end of a connection.
+// Of one end of a connection. It stands in memory that other programs read (stats_page.h): what is
+// new comes last.
 struct Counters {
-  std::atomic<uint64_t> messages = 0;
-  std::atomic<uint64_t> bytes = 0;           // of messages
-  std::atomic<uint64_t> small_messages = 0;  // those of the express flow
+  std::atomic<uint64_t> requests = 0;  // that NCCL was given
+  std::atomic<uint64_t> messages = 0;  // that NCCL heard the end of
+  std::atomic<uint64_t> bytes = 0;     // of these
+  std::atomic<uint64_t> eager = 0;     // requests on the express flow; only a sender knows
   std::atomic<uint64_t> chunks = 0;
   std::atomic<uint64_t> sent_again = 0;    // chunks that a dead flow owed
   std::atomic<uint64_t> sent_twice = 0;    // chunks that were late on another flow

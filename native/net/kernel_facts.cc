@@ -47,12 +47,9 @@ std::string NicText(const Nic& nic) {
 }  // namespace
 
 KernelFacts ReadKernelFacts(const KernelRoots& roots) {
-  const std::string core = roots.proc + "/sys/net/core/";
   const std::string ipv4 = roots.proc + "/sys/net/ipv4/";
   KernelFacts facts;
-  facts.rmem_max = ReadKernelNumber(core + "rmem_max");
-  facts.wmem_max = ReadKernelNumber(core + "wmem_max");
-  facts.optmem_max = ReadKernelNumber(core + "optmem_max");
+  facts.optmem_max = ReadKernelNumber(roots.proc + "/sys/net/core/optmem_max");
   facts.tcp_rmem_max = ReadLastNumber(ipv4 + "tcp_rmem");
   facts.tcp_wmem_max = ReadLastNumber(ipv4 + "tcp_wmem");
   facts.congestion_control = ReadKernelFile(ipv4 + "tcp_congestion_control").value_or("");
@@ -83,8 +80,6 @@ std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
           (facts.congestion_control.empty() ? "unknown" : facts.congestion_control);
   line += LimitText("tcp_rmem", facts.tcp_rmem_max);
   line += LimitText("tcp_wmem", facts.tcp_wmem_max);
-  line += LimitText("rmem_max", facts.rmem_max);
-  line += LimitText("wmem_max", facts.wmem_max);
   line += "; zero copy " + ZeroCopyText(settings.zero_copy, facts);
   line += "; " + Counted(static_cast<int>(nics.size()), "NIC");
   // NCCL cuts a line at 1024 characters, its own words before it counted.

@@ -21,10 +21,9 @@ struct KernelRoots {
   std::string cgroup = "/sys/fs/cgroup";
 };
 
-// Bytes. Empty: the kernel does not say; older ones hide net.core from network namespaces.
+// Bytes. Empty: the kernel does not say. Not net.core's rmem_max and wmem_max: those bound what a
+// program asks for, and we ask for nothing.
 struct KernelFacts {
-  std::optional<uint64_t> rmem_max;      // net.core: the most that SO_RCVBUF can ask for
-  std::optional<uint64_t> wmem_max;      // net.core: SO_SNDBUF
   std::optional<uint64_t> optmem_max;    // net.core: reports of sends without a copy, of a socket
   std::optional<uint64_t> tcp_rmem_max;  // net.ipv4: how far a socket grows by itself
   std::optional<uint64_t> tcp_wmem_max;

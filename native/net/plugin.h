@@ -91,15 +91,17 @@ abi::Result Accept(void* listen_comm, void** recv_comm) noexcept;
 abi::Result RegMr(void* comm, int type, void** mhandle) noexcept;
 abi::Result DeregMr(void* comm, void* mhandle) noexcept;
 
-// A negative size of the versions until v8 arrives here as one far too large.
-abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request) noexcept;
+// A negative size of the versions until v8 arrives here as one far too large. `parent` is for
+// profilers and may be null.
+abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
+                  void* parent = nullptr) noexcept;
 
 // What stands in *request is overwritten: every receive is completed, whether or not NCCL needs
 // that.
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept;
-abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes,
-                  void** request) noexcept;
+abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
+                  void* parent = nullptr) noexcept;
 
 // Of memory on the GPU, which we never receive into: an error.
 abi::Result Iflush(void* recv_comm, int count, void** data, int* sizes, void** mhandles,

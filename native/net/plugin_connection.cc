@@ -7,7 +7,9 @@
 #include <cstddef>
 
 #include "net/plugin.h"
+#include "net/profiler_event.h"
 #include "net/refusal.h"
+#include "net/request.h"
 #include "net/transport.h"
 
 namespace nccltune::net::plugin {
@@ -23,7 +25,8 @@ abi::Result CheckBuffer(const char* call, const void* data, size_t bytes) {
 }
 
 template <typename Size>
-abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* sizes, void** request) {
+abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* sizes, void** request,
+                       void* parent) {
   if (request == nullptr) return RefuseNull("irecv", "the place of the request");
   *request = nullptr;
   if (recv_comm == nullptr) return RefuseNull("irecv", "the connection");
@@ -37,6 +40,7 @@ abi::Result ReceiveOne(void* recv_comm, int count, void** data, const Size* size
   if (checked != abi::kSuccess) return checked;
   Request* made = nullptr;
   const abi::Result result = Receive(static_cast<Receiver*>(recv_comm), *data, bytes, &made);
+  if (made != nullptr) BeginEvent(abi::kProfilerSocketReceive, parent, bytes, &made->event);
   *request = made;
   return result;
 }
@@ -65,7 +69,8 @@ abi::Result RegMr(void* comm, int type, void** mhandle) noexcept {
 
 abi::Result DeregMr(void* /*comm*/, void* /*mhandle*/) noexcept { return abi::kSuccess; }
 
-abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request) noexcept {
+abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** request,
+                  void* parent) noexcept {
   if (request == nullptr) return RefuseNull("isend", "the place of the request");
   *request = nullptr;
   if (send_comm == nullptr) return RefuseNull("isend", "the connection");
@@ -73,18 +78,19 @@ abi::Result Isend(void* send_comm, const void* data, size_t bytes, void** reques
   if (checked != abi::kSuccess) return checked;
   Request* made = nullptr;
   const abi::Result result = Send(static_cast<Sender*>(send_comm), data, bytes, &made);
+  if (made != nullptr) BeginEvent(abi::kProfilerSocketSend, parent, bytes, &made->event);
   *request = made;
   return result;
 }
 
 abi::Result Irecv(void* recv_comm, int count, void** data, const int* sizes,
                   void** request) noexcept {
-  return ReceiveOne(recv_comm, count, data, sizes, request);
+  return ReceiveOne(recv_comm, count, data, sizes, request, nullptr);
 }
 
-abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes,
-                  void** request) noexcept {
-  return ReceiveOne(recv_comm, count, data, sizes, request);
+abi::Result Irecv(void* recv_comm, int count, void** data, const size_t* sizes, void** request,
+                  void* parent) noexcept {
+  return ReceiveOne(recv_comm, count, data, sizes, request, parent);
 }
 
 abi::Result Iflush(void* /*recv_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/,
@@ -99,7 +105,10 @@ abi::Result Test(void* request, int* done, int* sizes) noexcept {
   if (request == nullptr) return RefuseNull("test", "the request");
   bool finished = false;
   size_t bytes = 0;
-  const abi::Result result = net::Test(static_cast<Request*>(request), &finished, &bytes);
+  auto* const tested = static_cast<Request*>(request);
+  const abi::Result result = net::Test(tested, &finished, &bytes);
+  // The place of a request that is done is not given away before the next call of isend or irecv.
+  if (finished || result != abi::kSuccess) EndEvent(&tested->event);
   if (result != abi::kSuccess || !finished) return result;
   *done = 1;
   // There is no room for more, and NCCL only looks whether it is zero.

@@ -54,11 +54,13 @@ bool Incoming::Work(int64_t now_ns) {
     told_ = EPOLLIN;
     worker_.Watch(number_, socket_.fd(), events_);
     ++receiver_.counters().flow_returns;
+    stats_.CameUp(socket_.fd());
     receiver_.FlowsChanged(now_ns, false, "");
   }
   if (now_ns >= tick_ns_) {
     tick_ns_ = now_ns + kBetweenTicksNs;
     receiver_.Tick(now_ns);
+    stats_.Look(now_ns, socket_.fd(), false);
   }
   if (receiver_.failed()) {
     if (socket_.open()) Down(now_ns, false, "the connection has failed");
@@ -76,7 +78,9 @@ void Incoming::Down(int64_t now_ns, bool bye, const std::string& why) {
   up_ = false;
   socket_.Close();
   Reset();
-  if (!bye) ++receiver_.counters().flow_ends;
+  const bool died = !bye && !receiver_.failed();
+  if (died) ++receiver_.counters().flow_ends;
+  stats_.WentDown(died);
   receiver_.FlowsChanged(now_ns, bye, why);
 }
 
@@ -188,7 +192,11 @@ ReceiveFlow::Step ReceiveFlow::ReadBody(int64_t now_ns) {
 }
 
 ReceiveFlow::Step ReceiveFlow::BodyDone(bool placed, size_t header_filled, int64_t now_ns) {
-  if (!placed && !stashing_) ++receiver_.counters().not_wanted;
+  stats_.Moved(header_.length, 1);
+  if (!placed && !stashing_) {
+    ++receiver_.counters().not_wanted;
+    stats_.Duplicate();
+  }
   if (!placed && stashing_ && !receiver_.Stash(header_, std::exchange(own_, {}))) {
     Down(now_ns, false, kNoRoom);
     return Step::kDown;
@@ -347,6 +355,7 @@ bool ExpressIn::ReadMore(int64_t now_ns) {
     large_ = false;
     ++frames_;
     bytes_untold_ += large_header_.length;
+    stats_.Moved(large_header_.length, 1);
     if (large_stashed_ && !receiver_.Stash(large_header_, std::exchange(own_, {}))) {
       Down(now_ns, false, kNoRoom);
       return false;
@@ -385,6 +394,7 @@ bool ExpressIn::Parse(int64_t now_ns) {
     begin_ += length;
     ++frames_;
     bytes_untold_ += header.length;
+    stats_.Moved(header.length, 1);
   }
   return up();
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "net/flow_stats.h"
 #include "net/pool.h"
 #include "net/receiver.h"
 #include "net/socket.h"
@@ -23,7 +24,12 @@ namespace nccltune::net {
 class Incoming : public Task {
  public:
   Incoming(Receiver& receiver, Worker& worker, Socket socket)
-      : receiver_(receiver), socket_(std::move(socket)), worker_(worker) {}
+      : receiver_(receiver),
+        stats_(receiver.stats().NextFlow()),
+        socket_(std::move(socket)),
+        worker_(worker) {
+    stats_.CameUp(socket_.fd());
+  }
 
   void Start(uint32_t events);
   void Stop() { worker_.Remove(number_); }
@@ -51,6 +57,7 @@ class Incoming : public Task {
   void SendNote(const Note& note);
 
   Receiver& receiver_;
+  FlowStats stats_;
   Socket socket_;
   uint32_t told_ = 0;
 

@@ -27,6 +27,7 @@ Receiver::Receiver(Parts parts)
       connection_(parts.party.connection),
       device_(std::move(parts.device)),
       peer_(PeerEnd(parts.party.sockets.front().fd()).Name()),
+      stats_(StatsRole::kReceives, surroundings_.log, device_, peer_, parts.party.sockets.size()),
       slots_(kSlots) {
   for (ReceiveSlot& slot : slots_) slot.receiver = this;
   std::vector<Socket>& sockets = parts.party.sockets;
@@ -66,6 +67,7 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
     slot.all = false;
     slot.complete.store(false, std::memory_order_relaxed);
     ++held_requests_;
+    ++counters_.requests;
     // What was quiet before it was waited for says nothing of a stall.
     if (waiting_++ == 0) arrived_ns_ = NowNs();
     *request = &slot;

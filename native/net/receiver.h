@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "net/arrivals.h"
-#include "net/counters.h"
+#include "net/connection_stats.h"
 #include "net/door.h"
 #include "net/pool.h"
 #include "net/request.h"
@@ -95,6 +95,7 @@ class Receiver {
 
   const Surroundings& surroundings() const { return surroundings_; }
   Counters& counters() { return counters_; }
+  ConnectionStats& stats() { return stats_; }
 
  private:
   ReceiveSlot& SlotOf(uint64_t number) { return slots_[number % kSlots]; }
@@ -109,7 +110,8 @@ class Receiver {
   uint64_t connection_;
   std::string device_;
   std::string peer_;
-  Counters counters_;
+  ConnectionStats stats_;
+  Counters& counters_ = stats_.counters();
 
   std::mutex mutex_;
   std::vector<ReceiveSlot> slots_;

@@ -26,6 +26,7 @@ struct Request {
   uint64_t number = 0;
   // Nothing of ours touches the application's buffer any more.
   std::atomic<bool> complete = false;
+  void* event = nullptr;  // a profiler's, while it runs; theirs who call for NCCL
 };
 
 }  // namespace nccltune::net

@@ -38,7 +38,13 @@ Frame FrameOf(uint64_t request) {
 }  // namespace
 
 Outgoing::Outgoing(Sender& sender, Worker& worker, Dialer dialer)
-    : sender_(sender), socket_(dialer.Take()), worker_(worker), dialer_(std::move(dialer)) {}
+    : sender_(sender),
+      stats_(sender.stats().NextFlow()),
+      socket_(dialer.Take()),
+      worker_(worker),
+      dialer_(std::move(dialer)) {
+  stats_.CameUp(socket_.fd());
+}
 
 void Outgoing::Start(uint32_t events) {
   events_ = events;
@@ -50,9 +56,10 @@ bool Outgoing::Work(int64_t now_ns) {
   if (now_ns >= tick_ns_) {
     tick_ns_ = now_ns + kBetweenTicksNs;
     sender_.Tick(now_ns);
+    stats_.Look(now_ns, socket_.fd(), sender_.owing() || sender_.pending());
   }
   if (sender_.failed()) {
-    if (socket_.open()) Down(now_ns, "the connection has failed");
+    if (socket_.open()) Down(now_ns, false, "the connection has failed");
     return false;
   }
   return up_ ? WorkUp(now_ns) : ComeUp(now_ns);
@@ -65,7 +72,7 @@ int64_t Outgoing::NextNs() const {
   return dialing_ ? NowNs() + kNsPerSecond : dial_at_ns_;
 }
 
-void Outgoing::Down(int64_t now_ns, const std::string& why) {
+void Outgoing::Down(int64_t now_ns, bool bye, const std::string& why) {
   up_ = false;
   WentDown();
   socket_.Close();
@@ -73,7 +80,9 @@ void Outgoing::Down(int64_t now_ns, const std::string& why) {
   // The first try at once: that a listener is gone tells of a peer that is.
   dial_at_ns_ = now_ns;
   dialing_ = false;
-  ++sender_.counters().flow_ends;
+  const bool died = !bye && !sender_.failed();
+  if (died) ++sender_.counters().flow_ends;
+  stats_.WentDown(died);
   sender_.FlowsChanged(now_ns, false, why);
 }
 
@@ -81,6 +90,7 @@ bool Outgoing::ComeUp(int64_t now_ns) {
   if (!dialing_) {
     if (now_ns < dial_at_ns_) return false;
     dialer_.Start(now_ns);
+    stats_.Dialled();
     dialing_ = true;
     told_ = 0;
     if (dialer_.fd() >= 0) worker_.Watch(number_, dialer_.fd(), events_ | EPOLLIN | EPOLLOUT);
@@ -93,6 +103,7 @@ bool Outgoing::ComeUp(int64_t now_ns) {
     up_ = true;
     told_ = EPOLLIN | EPOLLOUT;
     ++sender_.counters().flow_returns;
+    stats_.CameUp(socket_.fd());
     sender_.FlowsChanged(now_ns, false, "");
     return true;
   }
@@ -112,6 +123,7 @@ SendFlow::SendFlow(Sender& sender, Worker& worker, Dialer dialer)
 FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
   const FlowRate::Mark mark = rate_.Sent(now_ns, undelivered_, starved);
   undelivered_ += length;
+  stats_.SetUndelivered(undelivered_);
   return mark;
 }
 
@@ -173,7 +185,7 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
         return true;
       });
   if (acknowledged != acknowledged_) Acknowledge(acknowledged, now_ns);
-  if (!well || bye) Down(now_ns, bye ? "the peer has closed the connection" : why);
+  if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
   return something;
 }
 
@@ -191,6 +203,9 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
     rate_.SetPathRoundTrip(ShortestRoundTripNs(socket_.fd()));
   }
   shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
+  stats_.Moved(bytes, count);
+  stats_.SetUndelivered(undelivered_);
+  stats_.SetRate(rate_.rate());
   sender_.Acknowledged(done, now_ns);
   return true;
 }
@@ -208,6 +223,7 @@ bool SendFlow::Next(int64_t now_ns) {
   const std::optional<Sender::Taken> taken = sender_.Take(*this, now_ns);
   if (!taken) return false;
   frames_.push_back(taken->frame);
+  if (taken->again) stats_.TookOver();
   ++begun_;
   header_ = Encode(taken->header);
   header_left_ = header_.size();
@@ -262,7 +278,7 @@ bool SendFlow::Write(int64_t now_ns) {
     return false;
   }
   if (moved.error != 0) {
-    Down(now_ns, ErrorWords(moved.error));
+    Down(now_ns, false, ErrorWords(moved.error));
     return false;
   }
   const size_t of_header = std::min(moved.bytes, header_left_);
@@ -379,6 +395,7 @@ bool ExpressOut::Put(const DataHeader& header, const std::byte* data) {
   const std::scoped_lock lock(mutex_);
   if (!up()) return false;
   numbers_.push_back(header.request);
+  stats_.Moved(header.length, 1);
   auto bytes = Encode(header);
   size_t written = 0;
   if (left_.empty()) {
@@ -433,7 +450,7 @@ bool ExpressOut::WorkUp(int64_t now_ns) {
 bool ExpressOut::Flush(int64_t now_ns) {
   iovec part = {left_.data(), left_.size()};
   const Moved moved = WriteSome(socket_.fd(), {&part, 1});
-  if (moved.error != 0 && !moved.later()) Down(now_ns, ErrorWords(moved.error));
+  if (moved.error != 0 && !moved.later()) Down(now_ns, false, ErrorWords(moved.error));
   if (!up()) return true;
   left_.erase(left_.begin(), left_.begin() + static_cast<ptrdiff_t>(moved.bytes));
   return moved.bytes != 0;
@@ -457,7 +474,7 @@ bool ExpressOut::ReadNotes(int64_t now_ns) {
   const std::vector<uint64_t> done(numbers_.begin(), numbers_.begin() + count);
   numbers_.erase(numbers_.begin(), numbers_.begin() + count);
   if (!done.empty()) sender_.AcknowledgedExpress(done, now_ns);
-  if (!well || bye) Down(now_ns, bye ? "the peer has closed the connection" : why);
+  if (!well || bye) Down(now_ns, bye, bye ? "the peer has closed the connection" : why);
   return something;
 }
 

@@ -19,6 +19,7 @@
 
 #include "net/dialer.h"
 #include "net/flow_rate.h"
+#include "net/flow_stats.h"
 #include "net/pool.h"
 #include "net/sender.h"
 #include "net/zero_copy.h"
@@ -49,10 +50,12 @@ class Outgoing : public Task {
   virtual void WentDown() = 0;
   virtual int64_t NextUpNs() const { return INT64_MAX; }
 
-  void Down(int64_t now_ns, const std::string& why);
+  // `bye`: the peer meant it.
+  void Down(int64_t now_ns, bool bye, const std::string& why);
   Moved Read(std::span<iovec> into) { return ReadSome(socket_.fd(), into); }
 
   Sender& sender_;
+  FlowStats stats_;
   Socket socket_;
   uint32_t told_ = 0;  // by epoll, since it was last looked at
 

@@ -59,6 +59,7 @@ Sender::Sender(Parts parts)
       pool_(std::move(parts.pool)),
       device_(std::move(parts.device)),
       peer_(parts.dialers.front().peer().Name()),
+      stats_(StatsRole::kSends, surroundings_.log, device_, peer_, parts.dialers.size()),
       slots_(kSlots),
       progress_ns_(NowNs()) {
   for (SendSlot& slot : slots_) slot.sender = this;
@@ -140,7 +141,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
     slot.cut = bytes;
     slot.open = 1;
     slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
-    ++counters_.small_messages;
+    ++counters_.eager;
     ++unheard_;
     unheard_bytes_ += bytes;
     if (!spare_.empty()) {
@@ -149,8 +150,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
     }
   }
   ++held_;
-  ++counters_.messages;
-  counters_.bytes += bytes;
+  ++counters_.requests;
 }
 
 // An eager message is there twice, and the application's bytes are its own again: but for the flow
@@ -175,6 +175,8 @@ abi::Result Sender::Test(Request* request, bool* done, size_t* bytes) {
   if (bytes != nullptr) *bytes = slot->total;
   slot->held = false;
   --held_;
+  ++counters_.messages;
+  counters_.bytes += slot->total;
   if (slot->open == 0 && slot->pins == 0) Free(*slot);
   return abi::kSuccess;
 }
@@ -256,7 +258,8 @@ Sender::Taken Sender::Give(SendSlot& slot, uint32_t number) {
   ++counters_.chunks;
   return {.frame = {.number = slot.number, .chunk = number, .length = chunk.length, .mark = {}},
           .header = {slot.number, chunk.offset, slot.total, chunk.length},
-          .data = slot.data + chunk.offset};
+          .data = slot.data + chunk.offset,
+          .again = chunk.copies > 1};
 }
 
 void Sender::Written(const Frame& frame) {
@@ -375,6 +378,7 @@ void Sender::FlowsChanged(int64_t now_ns, bool gone, const std::string& why) {
 }
 
 void Sender::Tick(int64_t now_ns) {
+  stats_.Tick(now_ns);
   const std::scoped_lock lock(mutex_);
   if (failed()) return;
   if (all_down_ns_ != 0 && now_ns - all_down_ns_ > kAllDownNs) {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "net/counters.h"
+#include "net/connection_stats.h"
 #include "net/dialer.h"
 #include "net/flow_rate.h"
 #include "net/pool.h"
@@ -83,6 +83,7 @@ class Sender {
     Frame frame;
     DataHeader header;
     const std::byte* data = nullptr;
+    bool again = false;  // another flow had it before
   };
   std::optional<Taken> Take(SendFlow& flow, int64_t now_ns);
   // The buffer is not read any more for this frame, neither by its flow nor by the kernel.
@@ -111,6 +112,7 @@ class Sender {
 
   const Surroundings& surroundings() const { return surroundings_; }
   Counters& counters() { return counters_; }
+  ConnectionStats& stats() { return stats_; }
 
  private:
   SendSlot& SlotOf(uint64_t number) { return slots_[number % kSlots]; }
@@ -136,7 +138,8 @@ class Sender {
   std::shared_ptr<Pool> pool_;
   std::string device_;
   std::string peer_;
-  Counters counters_;
+  ConnectionStats stats_;
+  Counters& counters_ = stats_.counters();
 
   std::mutex mutex_;
   std::vector<SendSlot> slots_;

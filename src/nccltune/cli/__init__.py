@@ -30,6 +30,7 @@ VERBS = {
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
+    "net-stats": "what the network plugin's connections carry right now, flow by flow",
 }
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.
 Kept here so that `nccltune --help` imports no verb."""

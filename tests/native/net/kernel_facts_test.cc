@@ -20,15 +20,11 @@ class KernelFactsTest : public ::testing::Test {
 };
 
 TEST_F(KernelFactsTest, LimitsAreRead) {
-  folder_.Write("sys/net/core/rmem_max", "4194304");
-  folder_.Write("sys/net/core/wmem_max", "212992");
   folder_.Write("sys/net/core/optmem_max", "20480");
   folder_.Write("sys/net/ipv4/tcp_rmem", "4096\t131072\t33554432");
   folder_.Write("sys/net/ipv4/tcp_wmem", "4096 16384 4194304");
   folder_.Write("sys/net/ipv4/tcp_congestion_control", "bbr");
   const KernelFacts facts = ReadKernelFacts(Roots());
-  EXPECT_EQ(facts.rmem_max, 4194304U);
-  EXPECT_EQ(facts.wmem_max, 212992U);
   EXPECT_EQ(facts.optmem_max, 20480U);
   EXPECT_EQ(facts.tcp_rmem_max, 33554432U);
   EXPECT_EQ(facts.tcp_wmem_max, 4194304U);
@@ -37,11 +33,9 @@ TEST_F(KernelFactsTest, LimitsAreRead) {
 }
 
 TEST_F(KernelFactsTest, WhatTheKernelDoesNotSayIsNotKnown) {
-  folder_.Write("sys/net/core/wmem_max", "much");
+  folder_.Write("sys/net/ipv4/tcp_wmem", "much");
   folder_.Write("sys/net/ipv4/tcp_rmem", "");
   const KernelFacts facts = ReadKernelFacts(Roots());
-  EXPECT_FALSE(facts.rmem_max.has_value());
-  EXPECT_FALSE(facts.wmem_max.has_value());
   EXPECT_FALSE(facts.optmem_max.has_value());
   EXPECT_FALSE(facts.tcp_rmem_max.has_value());
   EXPECT_FALSE(facts.tcp_wmem_max.has_value());
@@ -83,9 +77,7 @@ TEST(InitLine, SaysWhatWasTakenAndWhatWasFound) {
                                   .driver = "",
                                   .speed_mbps = 10000,
                                   .mtu = 0}};
-  const KernelFacts facts = {.rmem_max = 4U << 20U,
-                             .wmem_max = 4U << 20U,
-                             .optmem_max = 128U << 10U,
+  const KernelFacts facts = {.optmem_max = 128U << 10U,
                              .tcp_rmem_max = 32U << 20U,
                              .tcp_wmem_max = 4U << 20U,
                              .congestion_control = "cubic",
@@ -93,7 +85,7 @@ TEST(InitLine, SaysWhatWasTakenAndWhatWasFound) {
                              .cpus = 26};
   EXPECT_EQ(InitLine(nics, facts, NetSettings(), 8, 6),
             "8 flows, 6 threads on 26 CPUs; congestion control cubic, tcp_rmem 32 MiB, tcp_wmem 4 "
-            "MiB, rmem_max 4 MiB, wmem_max 4 MiB; zero copy auto, optmem_max 128 KiB; 2 NICs: eth0 "
+            "MiB; zero copy auto, optmem_max 128 KiB; 2 NICs: eth0 "
             "10.0.0.1 200000 Mb/s MTU 8896 gve, veth1 fe80::1%2 10000 Mb/s");
 }
 
@@ -121,8 +113,7 @@ TEST(InitLine, SaysWhatIsNotKnown) {
   facts.cpus = 1;
   EXPECT_EQ(InitLine({}, facts, settings, 1, 1),
             "1 flow, 1 thread on 1 CPU, ports 50000-50999; congestion control unknown, tcp_rmem "
-            "unknown, tcp_wmem unknown, rmem_max unknown, wmem_max unknown; zero copy not in this "
-            "kernel; 0 NICs");
+            "unknown, tcp_wmem unknown; zero copy not in this kernel; 0 NICs");
 }
 
 TEST(InitLine, NicsThatWouldMakeItTooLongAreCounted) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/transport_stand_in.h"
 
+#include <memory>
 #include <mutex>
 #include <new>
 #include <stdexcept>
@@ -74,12 +75,13 @@ StandIn& Storage() {
 StandIn& TheStandIn() { return Storage(); }
 
 void ResetStandIn() {
-  StandIn fresh;
+  StandIn& fresh = Storage();
+  std::destroy_at(&fresh);
+  std::construct_at(&fresh);
   fresh.devices = {Plain("eth0", "/sys/devices/pci0000:00/0000:00:05.0", 25000, 0),
                    Plain("eth1", "", 10000, 1)};
   fresh.plain = 2;
   fresh.told = 2;
-  Storage() = std::move(fresh);
 }
 
 abi::Result Listen(const Surroundings& surroundings, const Device& device, Handle handle,

@@ -13,6 +13,7 @@
 
 #include "abi/nccl_types.h"
 #include "net/device.h"
+#include "net/request.h"
 #include "net/transport.h"
 
 namespace nccltune::net {
@@ -20,7 +21,6 @@ namespace nccltune::net {
 class Listener {};
 class Sender {};
 class Receiver {};
-struct Request {};
 
 struct StandIn {
   enum class Throws { kNothing, kBadAlloc, kRuntimeError, kNumber };

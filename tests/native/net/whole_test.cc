@@ -41,6 +41,20 @@ TEST_P(WholeNetTest, Transfers) {
   ExpectMessages(Run("transfer --messages 60 --connections 2 --sizes 0-1M"), 120);
 }
 
+TEST_P(WholeNetTest, EveryRequestBeginsAndEndsForProfilers) {
+  const Outcome told = Run("transfer --messages 20 --sizes 0-1M");
+  const Outcome without_parents = Run("transfer --messages 20 --sizes 0-1M --nulls");
+  ExpectMessages(told, 20);
+  ExpectMessages(without_parents, 20);
+  const int64_t calls = GetParam() >= 10 ? 2 * (20 + 20) : 0;
+  for (const json::Value& rank : *told.report.Find("ranks")->AsArray()) {
+    EXPECT_EQ(*rank.Find("profiler_calls")->AsInt(), calls);
+  }
+  for (const json::Value& rank : *without_parents.report.Find("ranks")->AsArray()) {
+    EXPECT_EQ(*rank.Find("profiler_calls")->AsInt(), 0);
+  }
+}
+
 TEST_P(WholeNetTest, TransfersWithRandomTestsAndNoOptionalPointers) {
   ExpectMessages(Run("transfer --messages 60 --order random --window 32 --nulls"), 60);
 }

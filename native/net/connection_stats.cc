@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/connection_stats.h"
+
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "abi/nccl_types.h"
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+// NCCL cuts a line at 1024 characters, its own words before it counted.
+constexpr size_t kLongestSummary = 700;
+
+// What all connections of this process may warn of together.
+WarningBudget& Budget() {
+  // Never destroyed: connections are closed while the process ends.
+  static WarningBudget* const budget = new WarningBudget;
+  return *budget;
+}
+
+std::string Scaled(double value, double step, std::initializer_list<const char*> units) {
+  auto unit = units.begin();
+  while (value >= step * 0.9995 && unit + 1 != units.end()) {
+    value /= step;
+    ++unit;
+  }
+  std::array<char, 32> text{};
+  const int decimals = unit == units.begin() || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  (void)std::snprintf(text.data(), text.size(), "%.*f %s", decimals, value, *unit);
+  return text.data();
+}
+
+std::string PercentText(double part, double whole) {
+  std::array<char, 32> text{};
+  (void)std::snprintf(text.data(), text.size(), "%.1f %%", whole > 0 ? 100 * part / whole : 0.0);
+  return text.data();
+}
+
+std::string SecondsText(int64_t ns) {
+  std::array<char, 32> text{};
+  (void)std::snprintf(text.data(), text.size(), "%.1f s", static_cast<double>(ns) / kNsPerSecond);
+  return text.data();
+}
+
+// What there is none of is not said.
+void AddCount(std::string* line, const char* separator, const char* what, uint64_t count) {
+  if (count != 0) *line += separator + std::string(what) + " " + std::to_string(count);
+}
+
+std::string FlowText(const FlowBlock& flow, uint64_t all) {
+  const uint64_t bytes = flow.bytes;
+  std::string text =
+      SizeText(bytes) + " " + PercentText(static_cast<double>(bytes), static_cast<double>(all));
+  if (flow.rate != 0) text += " " + SpeedText(static_cast<double>(flow.rate.load()));
+  AddCount(&text, " ", "taken over", flow.taken_over);
+  AddCount(&text, " ", "deaths", flow.deaths);
+  return text;
+}
+
+}  // namespace
+
+std::string SizeText(uint64_t bytes) {
+  return Scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"});
+}
+
+std::string SpeedText(double bytes_per_s) {
+  return Scaled(bytes_per_s, 1000, {"B/s", "kB/s", "MB/s", "GB/s"});
+}
+
+ConnectionStats::ConnectionStats(StatsRole role, const Log& log, const std::string& device,
+                                 const std::string& peer, size_t flows)
+    : log_(log), page_(flows), watch_(flows - 1) {
+  ConnectionBlock& block = page_.connection();
+  block.role = static_cast<uint64_t>(role);
+  block.opened_ns = static_cast<uint64_t>(NowNs());
+  block.version.Set(NCCLTUNE_VERSION);
+  block.device.Set(device);
+  block.peer.Set(peer);
+  page_.Publish();
+  if (!page_.hidden().empty()) {
+    log_.Only(abi::kSubsysNet)
+        .Info("nccltune net-stats cannot see the connection with " + peer + ": " + page_.hidden());
+  }
+}
+
+ConnectionStats::~ConnectionStats() {
+  try {
+    log_.Only(abi::kSubsysNet).Info(Summary(NowNs()));
+  } catch (const std::exception&) {
+    // Without memory there is no line.
+    return;
+  }
+}
+
+FlowStats ConnectionStats::NextFlow() {
+  made_ = (made_ + 1) % page_.flows().size();
+  return FlowStats(page_.flows()[made_]);
+}
+
+void ConnectionStats::Tick(int64_t now_ns) noexcept {
+  if (judging_.test_and_set(std::memory_order_acquire)) return;
+  try {
+    if (watch_.Due(now_ns)) TellSlowFlows(now_ns);
+  } catch (const std::exception&) {
+    // Without memory there is no warning.
+    (void)now_ns;
+  }
+  judging_.clear(std::memory_order_release);
+}
+
+void ConnectionStats::TellSlowFlows(int64_t now_ns) {
+  std::vector<FlowWork> totals;
+  // Not the express flow: it has other work.
+  for (const FlowBlock& flow : page_.flows().subspan(1)) {
+    totals.push_back({flow.bytes, flow.looks, flow.path_looks});
+  }
+  for (const SlowFlow& slow : watch_.Judge(now_ns, totals)) {
+    std::string text = SlowText(slow);
+    const std::optional<uint64_t> held_back = Budget().Take(now_ns);
+    if (!held_back) {
+      log_.Info(text);
+      continue;
+    }
+    if (*held_back != 0) {
+      text += "; " + std::to_string(*held_back) + " more since the last warning, at INFO";
+    }
+    log_.Warn(text);
+  }
+}
+
+std::string ConnectionStats::SlowText(const SlowFlow& slow) const {
+  const FlowBlock& flow = page_.flows()[slow.which + 1];
+  const size_t others = page_.flows().size() - 2;
+  std::string text = "slow flow: " + flow.local.Get() + " to " + flow.peer.Get() + " on " +
+                     page_.connection().device.Get() + " delivers " + SpeedText(slow.bytes_per_s) +
+                     ", the other " + std::to_string(others) +
+                     (others == 1 ? " flow " : " flows ") + SpeedText(slow.others_bytes_per_s) +
+                     (others == 1 ? "" : " (median)") + ", for " + SecondsText(slow.for_ns) +
+                     "; it carries " + PercentText(slow.share, 1) + " of the bytes";
+  AddCount(&text, ", ", "retransmits", flow.retransmits);
+  return text + ". The others do its share; the path of these two ports is worth a look";
+}
+
+std::string ConnectionStats::Summary(int64_t now_ns) const {
+  const ConnectionBlock& block = page_.connection();
+  const Counters& counters = block.counters;
+  const bool sends = block.role == static_cast<uint64_t>(StatsRole::kSends);
+  uint64_t bytes = 0;
+  uint64_t chunks = 0;
+  uint64_t dials = 0;
+  const std::span<FlowBlock> bulk = page_.flows().subspan(1);
+  for (const FlowBlock& flow : page_.flows()) bytes += flow.bytes;
+  for (const FlowBlock& flow : bulk) chunks += flow.chunks;
+  for (const FlowBlock& flow : page_.flows()) dials += flow.dials;
+  std::string line = (sends ? "closed: sent to " : "closed: received from ") + block.peer.Get() +
+                     " on " + block.device.Get() + " " + SizeText(counters.bytes) + " in " +
+                     SecondsText(now_ns - static_cast<int64_t>(block.opened_ns.load())) + ", " +
+                     std::to_string(counters.messages) + " messages";
+  if (sends) line += " (" + std::to_string(counters.eager) + " eager)";
+  line += ", " + std::to_string(chunks) + " chunks";
+  AddCount(&line, ", ", "given up", counters.requests - counters.messages);
+  AddCount(&line, ", ", "sent twice", counters.sent_twice);
+  AddCount(&line, ", ", "sent again", counters.sent_again);
+  AddCount(&line, ", ", "here already", counters.not_wanted);
+  AddCount(&line, ", ", "before their time", counters.stashed);
+  AddCount(&line, ", ", "deaths of flows", counters.flow_ends);
+  AddCount(&line, ", ", "dial-agains", dials);
+  line += "; express " + FlowText(page_.flows().front(), bytes) + ", flows ";
+  constexpr size_t kRoomForRest = std::string_view(" and 99 more").size();
+  for (size_t i = 0; i < bulk.size(); ++i) {
+    const std::string text = (i == 0 ? "" : " | ") + FlowText(bulk[i], bytes);
+    if (line.size() + text.size() + kRoomForRest > kLongestSummary) {
+      line += " and " + std::to_string(bulk.size() - i) + " more";
+      break;
+    }
+    line += text;
+  }
+  return line;
+}
+
+}  // namespace nccltune::net

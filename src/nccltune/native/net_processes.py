@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes with the network plugin, and what their connections count.
+
+What `/proc` shows is what is found: processes of this user, for root those of all users; of a
+container those inside, of the host those of its containers as well.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from nccltune.model.errors import InputError, NccltuneError, PlatformError
+from nccltune.native.net_stats import LARGEST, NAME, NetConnection, Page, decode, with_rates
+
+PROC = Path("/proc")
+_LINK = f"/memfd:{NAME} (deleted)"
+_LIBRARIES = ("libnccl-net-nccltune.so", "nccltune-net/libnccl-net.so")
+_TRIES = 50
+"""Readings of a page in which an address is being written; one takes some microseconds."""
+
+
+class NetProcess(msgspec.Struct, frozen=True):
+    """A process with the plugin. `problems` says what of it could not be read."""
+
+    pid: int
+    command: str
+    connections: list[NetConnection]
+    problems: list[str]
+
+
+_Reading = tuple[float, NetConnection]
+"""When, and what."""
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """One reading of a process, by the number of the memory in the kernel."""
+
+    pid: int
+    command: str
+    connections: dict[tuple[int, int], _Reading]
+    problems: list[str]
+
+
+class NetWatch:
+    """Reads the same processes again and again."""
+
+    def __init__(self, pids: Iterable[int] = (), proc: Path = PROC) -> None:
+        """`pids` are the processes wanted; without any, all of this user that use the plugin."""
+        self._pids = list(dict.fromkeys(pids))
+        self._proc = proc
+        self._before: dict[tuple[int, tuple[int, int]], _Reading] = {}
+        self._seen: set[int] = set()
+
+    def read(self) -> list[NetProcess]:
+        """What there is now, with rates since the last reading.
+
+        Raises InputError for a wanted process that is not there or has not loaded the plugin, and
+        PlatformError for one that may not be looked at. One that was seen before and has ended
+        since is left out.
+        """
+        found = self._wanted() if self._pids else self._all()
+        before, self._before = self._before, {}
+        processes = []
+        for process in found:
+            connections = []
+            for inode, reading in process.connections.items():
+                self._before[process.pid, inode] = reading
+                connections.append(_rated(reading, before.get((process.pid, inode))))
+            processes.append(
+                NetProcess(process.pid, process.command, connections, process.problems)
+            )
+        return processes
+
+    def _wanted(self) -> list[_Read]:
+        found = []
+        for pid in self._pids:
+            folder = self._proc / str(pid)
+            try:
+                process = _read_process(folder, pid)
+                nothing = not process.connections and not process.problems
+                if nothing and _is_dead(folder):
+                    raise ProcessLookupError
+                if nothing and not _has_plugin(folder):
+                    raise InputError(
+                        f"process {pid} has not loaded the network plugin",
+                        hint="NCCL_DEBUG=INFO says at init which network NCCL takes; "
+                        "nccltune env --net prints what to set",
+                    )
+            except (FileNotFoundError, ProcessLookupError):
+                if pid in self._seen:
+                    continue
+                raise InputError(
+                    f"there is no process {pid}",
+                    hint="ids are those of this namespace; one of a container is seen inside it, "
+                    "and on its host under another number",
+                ) from None
+            except PermissionError:
+                raise PlatformError(
+                    f"process {pid} may not be looked at", hint="run it as that user, or as root"
+                ) from None
+            self._seen.add(pid)
+            found.append(process)
+        return found
+
+    def _all(self) -> list[_Read]:
+        found = []
+        for folder in self._proc.iterdir():
+            if not folder.name.isdecimal():
+                continue
+            try:
+                process = _read_process(folder, int(folder.name))
+            except OSError:
+                # Somebody else's, or gone.
+                continue
+            if process.connections or process.problems:
+                found.append(process)
+        return sorted(found, key=lambda process: process.pid)
+
+
+def _rated(now: _Reading, before: _Reading | None) -> NetConnection:
+    if before is None or len(before[1].flows) != len(now[1].flows):
+        return now[1]
+    return with_rates(now[1], before[1], max(now[0] - before[0], 1e-6))
+
+
+def _read_process(folder: Path, pid: int) -> _Read:
+    process = _Read(pid, "", {}, [])
+    own = None
+    for path in sorted((folder / "fd").iterdir(), key=lambda path: int(path.name)):
+        try:
+            if str(path.readlink()) != _LINK:
+                continue
+            if own is None:
+                own = _own_number(folder)
+            _read_connection(path, own, process)
+        except FileNotFoundError:
+            # The connection, or the process, has ended meanwhile.
+            continue
+        except NccltuneError as error:
+            process.problems.append(f"{error.message}; {error.hint}")
+    return msgspec.structs.replace(process, command=_command(folder))
+
+
+def _read_connection(path: Path, own: int, into: _Read) -> None:
+    # Never to wait: the number may be another file's by now.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if str(Path(f"/proc/self/fd/{fd}").readlink()) != _LINK:
+            return
+        status = os.fstat(fd)
+        page = _read_page(fd)
+    finally:
+        os.close(fd)
+    # A page of another process came with a fork; it is shown as its maker's.
+    if page is not None and page.pid == own:
+        into.connections[status.st_dev, status.st_ino] = (time.monotonic(), page.connection)
+
+
+def _read_page(fd: int) -> Page | None:
+    """Read, and not mapped: memory that another program cuts short must not end this one."""
+    page = None
+    for _ in range(_TRIES):
+        page = decode(os.pread(fd, LARGEST, 0), time.monotonic_ns())
+        later = decode(os.pread(fd, LARGEST, 0), time.monotonic_ns())
+        if page is None or later is None or page.whole(later):
+            return page
+    # A process that was stopped while it wrote: the rest of the page is right all the same.
+    return page
+
+
+def _own_number(folder: Path) -> int:
+    """The process's number as it sees itself, which in a container is another one."""
+    for line in (folder / "status").read_text("utf-8", "replace").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return int(folder.name)
+
+
+def _is_dead(folder: Path) -> bool:
+    """It has ended, and its parent has not asked for its exit status."""
+    return "\nState:\tZ" in (folder / "status").read_text("utf-8", "replace")
+
+
+def _has_plugin(folder: Path) -> bool:
+    maps = (folder / "maps").read_text("utf-8", "replace")
+    return any(name in maps for name in _LIBRARIES)
+
+
+def _command(folder: Path) -> str:
+    try:
+        raw = (folder / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return " ".join(part.decode("utf-8", "replace") for part in raw.split(b"\0") if part)

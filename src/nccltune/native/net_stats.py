@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The memory in which a connection of the network plugin counts, decoded.
+
+Its layout is told in `native/net/stats_page.h`; what is read here is what any other program may
+have written.
+"""
+
+import struct
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from nccltune.model.errors import PlatformError
+
+NAME = "nccltune-net-stats"
+"""The name of the memory, as its process's `/proc/PID/fd` shows it."""
+MAGIC = b"ncclstat"
+LAYOUT = 1
+LARGEST = 1 << 20
+"""Bytes that are read of one. 64 flows and the express flow take 17,088."""
+
+_HEAD = struct.Struct("=8s8Q")
+_COUNTERS_AT = 320
+_COUNTERS = struct.Struct("=14Q")
+_TEXTS = {"version": (128, 32), "device": (160, 64), "peer": (224, 96)}
+_CONNECTION = 448
+_FLOW = struct.Struct("=2Q64s64s12Q")
+
+
+class NetFlow(msgspec.Struct, frozen=True):
+    """One TCP connection. `bytes` are those delivered (a sender's) or read (a receiver's); None is
+    what this end does not know."""
+
+    express: bool
+    up: bool
+    local: str
+    peer: str
+    bytes: int
+    share: float | None
+    bytes_per_s: float | None
+    """Between two readings."""
+    busy_bytes_per_s: int | None
+    """What the flow delivers while it has something to do."""
+    undelivered_bytes: int | None
+    min_rtt_us: float | None
+    retransmits: int
+    chunks: int
+    taken_over: int | None
+    """Chunks that another flow had before."""
+    duplicates: int | None
+    """Chunks that had arrived already."""
+    deaths: int
+    dials: int | None
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """How a sender's requests went."""
+
+    eager: int
+    bulk: int
+
+
+class NetConnection(msgspec.Struct, frozen=True):
+    """One end of a connection of NCCL."""
+
+    role: Literal["sends", "receives"]
+    peer: str
+    device: str
+    seconds: float
+    """Since it was made."""
+    bytes: int
+    bytes_per_s: float | None
+    messages: int
+    outstanding: int
+    kinds: Kinds | None
+    """None at the receiving end, which does not know."""
+    chunks: int
+    sent_twice: int
+    sent_again: int
+    duplicates: int
+    stashed: int
+    deaths: int
+    returns: int
+    uncopied_bytes: int | None
+    """Sent from where they lay (MSG_ZEROCOPY)."""
+    zero_copy_drops: int | None
+    """Flows that tried and copy for good since."""
+    plugin: str
+    """The plugin's version."""
+    flows: list[NetFlow]
+
+
+class Page(NamedTuple):
+    """A page as it was read: `pid` is its maker's, as that saw itself; the addresses of its flows
+    are whole where `sequences` are even, and the same in the next reading."""
+
+    connection: NetConnection
+    pid: int
+    sequences: tuple[int, ...]
+
+    def whole(self, later: "Page") -> bool:
+        """True if no address was being written."""
+        return self.sequences == later.sequences and not any(n % 2 for n in self.sequences)
+
+
+def decode(data: bytes, now_ns: int) -> Page | None:
+    """The page in `data`; None while it is being made. `now_ns` is of CLOCK_MONOTONIC.
+
+    Raises PlatformError where it is another release's, or damaged.
+    """
+    if len(data) < _CONNECTION or data[:8] == bytes(8):
+        if len(data) >= _CONNECTION or not data:
+            return None
+        raise _damaged(f"{len(data)} bytes")
+    magic, layout, page, head, stride, count, pid, role, opened_ns = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise _damaged(f"it begins with {magic!r}")
+    if layout != LAYOUT:
+        raise PlatformError(
+            f"its statistics have layout {layout}, and this nccltune reads {LAYOUT}",
+            hint="use the nccltune of the plugin's release",
+        )
+    fits = head >= _CONNECTION and stride >= _FLOW.size and count > 0
+    if not fits or page > len(data) or head + count * stride > page or role > 1:
+        raise _damaged(f"{count} flows of {stride} bytes behind {head}, in {len(data)}")
+    sends = role == 0
+    (
+        *(requests, messages, total, eager, chunks, again, twice, late, stashed, ends, back),
+        *(uncopied, _, drops),
+    ) = _COUNTERS.unpack_from(data, _COUNTERS_AT)
+    raw = [_FLOW.unpack_from(data, head + i * stride) for i in range(count)]
+    moved = sum(flow[4] for flow in raw)
+    connection = NetConnection(
+        role="sends" if sends else "receives",
+        peer=_text(data, "peer"),
+        device=_text(data, "device"),
+        seconds=max(now_ns - opened_ns, 0) / 1e9,
+        bytes=total,
+        bytes_per_s=None,
+        messages=messages,
+        # The two are read one after the other, while a request may end.
+        outstanding=max(requests - messages, 0),
+        kinds=Kinds(eager, max(requests - eager, 0)) if sends else None,
+        chunks=chunks,
+        sent_twice=twice,
+        sent_again=again,
+        duplicates=late,
+        stashed=stashed,
+        deaths=ends,
+        returns=back,
+        uncopied_bytes=uncopied if sends else None,
+        zero_copy_drops=drops if sends else None,
+        plugin=_text(data, "version"),
+        flows=[_flow(words, i == 0, sends, moved) for i, words in enumerate(raw)],
+    )
+    return Page(connection, pid, tuple(flow[0] for flow in raw))
+
+
+def with_rates(now: NetConnection, before: NetConnection, seconds: float) -> NetConnection:
+    """The connection with what it moved per second since it was read `before`."""
+    flows = [
+        msgspec.structs.replace(flow, bytes_per_s=max(flow.bytes - old.bytes, 0) / seconds)
+        for flow, old in zip(now.flows, before.flows, strict=True)
+    ]
+    # By what the flows moved: a message may take longer than the time between two readings.
+    rate = sum(flow.bytes_per_s or 0.0 for flow in flows)
+    return msgspec.structs.replace(now, bytes_per_s=rate, flows=flows)
+
+
+def _flow(words: tuple[int | bytes, ...], express: bool, sends: bool, moved: int) -> NetFlow:
+    local, peer = (bytes(words[i]).split(b"\0")[0].decode("ascii", "replace") for i in (2, 3))
+    numbers = [int(word) if isinstance(word, int) else 0 for word in words]
+    _, up, _, _, total, chunks, taken, duplicates, deaths, dials, owed, busy, rtt, lost, _, _ = (
+        numbers
+    )
+    bulk_sender = sends and not express
+    return NetFlow(
+        express=express,
+        up=up != 0,
+        local=local,
+        peer=peer,
+        bytes=total,
+        share=total / moved if moved else None,
+        bytes_per_s=None,
+        busy_bytes_per_s=busy if bulk_sender and busy else None,
+        undelivered_bytes=owed if bulk_sender else None,
+        min_rtt_us=rtt / 1000 if rtt else None,
+        retransmits=lost,
+        chunks=chunks,
+        taken_over=taken if bulk_sender else None,
+        duplicates=None if sends else duplicates,
+        deaths=deaths,
+        dials=dials if sends else None,
+    )
+
+
+def _text(data: bytes, name: str) -> str:
+    at, length = _TEXTS[name]
+    return data[at : at + length].split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _damaged(what: str) -> PlatformError:
+    return PlatformError(
+        f"its statistics are damaged: {what}",
+        hint=f"another program may have made memory with the name {NAME}",
+    )

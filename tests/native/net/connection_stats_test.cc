@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/connection_stats.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+std::vector<std::string>& Lines() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+__attribute__((format(printf, 5, 6))) void Keep(abi::LogLevel level, unsigned long flags,
+                                                const char* /*file*/, int /*line*/,
+                                                const char* format, ...) {
+  std::array<char, 2048> text{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  Lines().push_back((level == abi::kLogWarn ? "WARN " : "INFO ") + std::to_string(flags) + " " +
+                    text.data());
+}
+
+class ConnectionStatsTest : public testing::Test {
+ protected:
+  ConnectionStatsTest() { Lines().clear(); }
+
+  const Log log_{Keep, abi::kSubsysInit | abi::kSubsysNet, "NET/nccltune: "};
+};
+
+TEST_F(ConnectionStatsTest, FlowsAreCountedInTheOrderInWhichTheyAreMade) {
+  ConnectionStats stats(StatsRole::kSends, log_, "eth0", "10.0.0.2:5000", 3);
+  stats.NextFlow().Moved(100, 1);
+  stats.NextFlow().Moved(200, 2);
+  stats.NextFlow().Moved(50, 7);
+  EXPECT_EQ(stats.page().flows()[1].bytes, 100U);
+  EXPECT_EQ(stats.page().flows()[2].bytes, 200U);
+  EXPECT_EQ(stats.page().flows()[0].bytes, 50U) << "the express flow is the last to be made";
+}
+
+TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
+  {
+    ConnectionStats stats(StatsRole::kSends, log_, "eth0", "10.0.0.2:5000", 3);
+    stats.counters().requests = 12;
+    stats.counters().messages = 11;
+    stats.counters().bytes = 3 << 20;
+    stats.counters().eager = 4;
+    stats.counters().sent_twice = 3;
+    FlowStats first = stats.NextFlow();
+    first.Moved(1 << 20, 40);
+    first.SetRate(2.5e8);
+    first.TookOver();
+    FlowStats second = stats.NextFlow();
+    second.Moved(2 << 20, 50);
+    second.WentDown(true);
+    second.Dialled();
+    FlowStats express = stats.NextFlow();
+    express.WentDown(false);
+    express.Dialled();
+    EXPECT_TRUE(Lines().empty());
+  }
+  ASSERT_EQ(Lines().size(), 1U);
+  EXPECT_EQ(Lines()[0],
+            "INFO 16 NET/nccltune: closed: sent to 10.0.0.2:5000 on eth0 3.00 MiB in 0.0 s, "
+            "11 messages (4 eager), 90 chunks, given up 1, sent twice 3, dial-agains 1; "
+            "express 0 B 0.0 %, flows 1.00 MiB 33.3 % 250 MB/s taken over 1 | 2.00 MiB 66.7 % "
+            "deaths 1");
+}
+
+TEST_F(ConnectionStatsTest, TheLineOfManyFlowsFitsTheLog) {
+  ConnectionStats stats(StatsRole::kReceives, log_, "eth0", "10.0.0.2:5000", 65);
+  for (int i = 0; i < 64; ++i) stats.NextFlow().Moved(123'456'789, 1000);
+  const std::string line = stats.Summary(NowNs());
+  EXPECT_LE(line.size(), 700U);
+  EXPECT_NE(line.find("closed: received from 10.0.0.2:5000"), std::string::npos) << line;
+  EXPECT_NE(line.find(" | 118 MiB 1.6 % and "), std::string::npos) << line;
+  EXPECT_EQ(line.substr(line.size() - 5), " more") << line;
+}
+
+TEST_F(ConnectionStatsTest, ASlowFlowIsAWarningWithItsAddressesAndRate) {
+  ConnectionStats stats(StatsRole::kSends, log_, "eth0", "10.0.0.2:5000", 5);
+  const std::span<FlowBlock> flows = stats.page().flows();
+  flows[3].local.Set("10.0.0.1:40123");
+  flows[3].peer.Set("10.0.0.2:5000");
+  flows[3].retransmits = 12;
+  int64_t now = 1000 * kNsPerSecond;
+  stats.Tick(now);
+  for (int window = 0; window < 2; ++window) {
+    EXPECT_TRUE(Lines().empty());
+    for (size_t i = 1; i < flows.size(); ++i) {
+      flows[i].bytes += i == 3 ? 50'000'000 : 1'000'000'000;
+      flows[i].looks += 50;
+      flows[i].path_looks += 50;
+    }
+    now += kSlowWindowNs;
+    stats.Tick(now);
+  }
+  ASSERT_EQ(Lines().size(), 1U);
+  EXPECT_EQ(Lines()[0],
+            "WARN 17 NET/nccltune: slow flow: 10.0.0.1:40123 to 10.0.0.2:5000 on eth0 delivers "
+            "10.0 MB/s, the other 3 flows 200 MB/s (median), for 10.0 s; it carries 1.6 % of the "
+            "bytes, retransmits 12. The others do its share; the path of these two ports is worth "
+            "a look");
+}
+
+TEST(StatsText, HasThreeDigitsThatCount) {
+  EXPECT_EQ(SizeText(0), "0 B");
+  EXPECT_EQ(SizeText(1000), "1000 B");
+  EXPECT_EQ(SizeText(1023), "1023 B");
+  EXPECT_EQ(SizeText(1024), "1.00 KiB");
+  EXPECT_EQ(SizeText(1'325'400'064), "1.23 GiB");
+  EXPECT_EQ(SizeText(uint64_t{5} << 60), "5120 PiB");
+  EXPECT_EQ(SpeedText(999.4), "999 B/s");
+  EXPECT_EQ(SpeedText(12'340'000), "12.3 MB/s");
+  EXPECT_EQ(SpeedText(999'700'000), "1.00 GB/s");
+}
+
+}  // namespace
+}  // namespace nccltune::net

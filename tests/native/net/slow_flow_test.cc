@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/slow_flow.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "net/clock.h"
+
+namespace nccltune::net {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+FlowWork Busy(uint64_t mib) { return {.bytes = mib * kMiB, .looks = 50, .path_looks = 48}; }
+
+// Windows of the watch's length, in which each flow does what `Window` is told.
+class Watched {
+ public:
+  explicit Watched(size_t flows) : watch_(flows), totals_(flows) {
+    now_ns_ = 1000 * kNsPerSecond;
+    EXPECT_TRUE(watch_.Due(now_ns_));
+    EXPECT_TRUE(watch_.Judge(now_ns_, totals_).empty());
+  }
+
+  std::vector<SlowFlow> Window(const std::vector<FlowWork>& work, int64_t ns = kSlowWindowNs) {
+    for (size_t i = 0; i < work.size(); ++i) {
+      totals_[i].bytes += work[i].bytes;
+      totals_[i].looks += work[i].looks;
+      totals_[i].path_looks += work[i].path_looks;
+    }
+    EXPECT_FALSE(watch_.Due(now_ns_ + kSlowWindowNs - 1));
+    now_ns_ += ns;
+    EXPECT_TRUE(watch_.Due(now_ns_));
+    return watch_.Judge(now_ns_, totals_);
+  }
+
+ private:
+  SlowFlowWatch watch_;
+  std::vector<FlowWork> totals_;
+  int64_t now_ns_;
+};
+
+std::vector<FlowWork> OneSlow() { return {Busy(1000), Busy(1100), Busy(90), Busy(1000)}; }
+
+TEST(SlowFlowWatch, TellsOfAFlowWithATenthAfterTwoWindows) {
+  Watched watched(4);
+  EXPECT_TRUE(watched.Window(OneSlow()).empty()) << "five seconds may be somebody's burst";
+  const std::vector<SlowFlow> told = watched.Window(OneSlow());
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].which, 2U);
+  EXPECT_EQ(told[0].for_ns, 2 * kSlowWindowNs);
+  EXPECT_NEAR(told[0].bytes_per_s, 18.0 * kMiB, 1);
+  EXPECT_NEAR(told[0].others_bytes_per_s, 200.0 * kMiB, 1);
+  EXPECT_NEAR(told[0].share, 90.0 / 3190, 1e-9);
+}
+
+TEST(SlowFlowWatch, TellsOfItOnceInTenMinutes) {
+  Watched watched(4);
+  int told = 0;
+  for (int i = 0; i < 2 + 120; ++i) told += static_cast<int>(watched.Window(OneSlow()).size());
+  EXPECT_EQ(told, 2);
+}
+
+TEST(SlowFlowWatch, AFlowThatIsWellForAWhileBeginsAnew) {
+  Watched watched(4);
+  const std::vector<FlowWork> well(4, Busy(1000));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(watched.Window(OneSlow()).empty());
+    EXPECT_TRUE(watched.Window(well).empty());
+  }
+}
+
+TEST(SlowFlowWatch, AStalledFlowIsSlow) {
+  Watched watched(2);
+  watched.Window({Busy(0), Busy(500)});
+  const std::vector<SlowFlow> told = watched.Window({Busy(0), Busy(500)});
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].which, 0U);
+  EXPECT_EQ(told[0].share, 0);
+}
+
+TEST(SlowFlowWatch, AFlowThatHasNothingToDoIsNotSlow) {
+  Watched watched(4);
+  std::vector<FlowWork> work = OneSlow();
+  // It was quick with the little that the others left, or a thread is behind.
+  work[2].path_looks = 29;
+  EXPECT_TRUE(watched.Window(work).empty());
+  EXPECT_TRUE(watched.Window(work).empty());
+}
+
+TEST(SlowFlowWatch, AThirdIsNotSlow) {
+  Watched watched(4);
+  const std::vector<FlowWork> work = {Busy(900), Busy(900), Busy(300), Busy(900)};
+  EXPECT_TRUE(watched.Window(work).empty());
+  EXPECT_TRUE(watched.Window(work).empty());
+}
+
+TEST(SlowFlowWatch, ALittleLoadSaysNothing) {
+  Watched watched(4);
+  const std::vector<FlowWork> few = {Busy(15), Busy(15), Busy(0), Busy(15)};
+  EXPECT_TRUE(watched.Window(few).empty());
+  EXPECT_TRUE(watched.Window(few).empty());
+  std::vector<FlowWork> seldom = OneSlow();
+  for (FlowWork& work : seldom) work.looks = work.path_looks = 9;
+  EXPECT_TRUE(watched.Window(seldom).empty());
+  EXPECT_TRUE(watched.Window(seldom).empty());
+}
+
+TEST(SlowFlowWatch, APauseOfTheConnectionSaysNothing) {
+  Watched watched(4);
+  EXPECT_TRUE(watched.Window(OneSlow()).empty());
+  EXPECT_TRUE(watched.Window(OneSlow(), 2 * kSlowWindowNs).empty());
+  EXPECT_TRUE(watched.Window(OneSlow()).empty());
+  EXPECT_EQ(watched.Window(OneSlow()).size(), 1U);
+}
+
+TEST(SlowFlowWatch, OneFlowHasNoSisters) {
+  Watched watched(1);
+  EXPECT_TRUE(watched.Window({Busy(0)}).empty());
+  EXPECT_TRUE(watched.Window({Busy(0)}).empty());
+}
+
+TEST(SlowFlowWatch, HalfOfTheFlowsMayBeSlow) {
+  const std::vector<FlowWork> work = {Busy(10), Busy(20), Busy(900), Busy(900), Busy(900)};
+  EXPECT_TRUE(IsSlow(work, 0));
+  EXPECT_TRUE(IsSlow(work, 1));
+  EXPECT_FALSE(IsSlow(work, 2));
+  EXPECT_EQ(MedianOfOthers(work, 0), 900 * kMiB);
+}
+
+TEST(WarningBudget, IsOneAMinuteAndCountsTheOthers) {
+  WarningBudget budget;
+  const int64_t now = 5 * kNsPerSecond;
+  EXPECT_EQ(budget.Take(now), std::optional<uint64_t>(0));
+  EXPECT_EQ(budget.Take(now), std::nullopt);
+  EXPECT_EQ(budget.Take(now + 59 * kNsPerSecond), std::nullopt);
+  EXPECT_EQ(budget.Take(now + 60 * kNsPerSecond), std::optional<uint64_t>(2));
+  EXPECT_EQ(budget.Take(now + 120 * kNsPerSecond), std::optional<uint64_t>(0));
+}
+
+}  // namespace
+}  // namespace nccltune::net
