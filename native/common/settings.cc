@@ -19,7 +19,7 @@ constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
-constexpr std::array<Setting, 12> kSettings = {{
+constexpr std::array<Setting, 13> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
