@@ -21,6 +21,8 @@ constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
 // waiting.
 constexpr int64_t kPatience = 3;
 constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
+// Of a flow that has delivered nothing yet: its path may be dead.
+constexpr int64_t kFirstPatienceNs = 200 * kNsPerMs;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
 }  // namespace
@@ -101,7 +103,7 @@ FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
 
 int64_t SendFlow::DueNs(const FlowRate::Mark& mark) const {
   const int64_t expected = rate_.ExpectedBy(mark, undelivered_);
-  if (expected == INT64_MAX) return INT64_MAX;
+  if (expected == INT64_MAX) return mark.sent_ns + kFirstPatienceNs;
   return mark.sent_ns + std::max(kPatience * (expected - mark.sent_ns), kLeastPatienceNs);
 }
 

@@ -17,7 +17,7 @@ using Role = Pool::Role;
 constexpr int64_t kAllDownNs = 10 * kNsPerSecond;
 // So many small messages may be unheard of before the application's thread looks.
 constexpr size_t kUnheard = 32;
-// Of requests after the oldest one, for what is late.
+// The oldest requests of the bulk flows are looked through for what is late.
 constexpr uint64_t kLateWindow = 4;
 // Above this several threads together are sooner, though they have to be woken.
 constexpr size_t kMostDirectBytes = 64 << 10;
@@ -190,10 +190,12 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
 }
 
 std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
-  const uint64_t last = std::min(next_, oldest_ + kLateWindow);
-  for (uint64_t number = oldest_; number < last; ++number) {
+  uint64_t left = kLateWindow;
+  for (uint64_t number = oldest_; number < next_ && left != 0; ++number) {
     SendSlot* const slot = Find(number);
+    // Of those nobody may look for acknowledgements while the application waits for a late one.
     if (slot == nullptr || slot->eager || slot->direct) continue;
+    --left;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
       const Chunk& chunk = slot->chunks[i];
       if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;
