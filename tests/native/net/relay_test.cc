@@ -40,7 +40,7 @@ class RelayTest : public testing::Test {
   }
 
   // Small ones, and such as all flows share.
-  static Plan Mixed(size_t messages = 240) {
+  static Plan Mixed(size_t messages) {
     Plan plan = {.sizes = {}, .slack = 16};
     for (size_t i = 0; i < messages; ++i) {
       plan.sizes.push_back(i % 4 == 0 ? 300 + i : 2000 * (i % 200));
@@ -81,7 +81,7 @@ TEST_F(RelayTest, ALongWay) {
 TEST_P(RelayFaultTest, BefallsOneFlowAfterAnother) {
   Connect(FourFlows());
   link_->CloseListener();
-  Plan plan = Mixed();
+  Plan plan = Mixed(120);
   size_t befallen = 0;
   plan.between = [&](size_t received) {
     if (received % 10 == 0 && relay_->Befall(befallen % 5, GetParam())) ++befallen;
@@ -107,7 +107,7 @@ TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
 TEST_F(RelayTest, ABulkFlowThatStalls) {
   Connect(FourFlows());
   link_->CloseListener();
-  Plan plan = Mixed();
+  Plan plan = Mixed(120);
   plan.between = [&](size_t received) {
     // The oldest is the express flow: it is the first one dialled.
     if (received == 50) relay_->Befall(1, Fault::kStall);
