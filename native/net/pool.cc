@@ -129,11 +129,13 @@ bool Worker::Turn(int timeout_ms) {
   const std::scoped_lock lock(mutex_);
   bool worked = false;
   for (int i = 0; i < ready; ++i) {
+    // The struct is packed: no reference can be bound to its number.
     const epoll_event& event = events[static_cast<size_t>(i)];
+    const uint64_t number = event.data.u64;
     // Edge-triggered: to be told is all it is for.
-    if (event.data.u64 == kOwnEvent) continue;
+    if (number == kOwnEvent) continue;
     // By number: a task may be gone since.
-    const auto found = tasks_.find(event.data.u64);
+    const auto found = tasks_.find(number);
     if (found != tasks_.end()) found->second->Ready(event.events);
     worked = true;
   }

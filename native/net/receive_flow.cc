@@ -37,16 +37,18 @@ void Incoming::Adopt(Socket socket) {
   {
     const std::scoped_lock lock(adopt_mutex_);
     adopt_ = std::move(socket);
+    adopted_ = true;
   }
-  adopted_ = true;
   worker_.Wake();
 }
 
 bool Incoming::Work(int64_t now_ns) {
-  if (adopted_.exchange(false)) {
+  if (adopted_) {
     {
+      // Both under the lock: a second one may come just now, and must not be taken for two.
       const std::scoped_lock lock(adopt_mutex_);
       socket_ = std::move(adopt_);
+      adopted_ = false;
     }
     Reset();
     notes_left_.clear();

@@ -26,6 +26,8 @@ constexpr int64_t kLeastPatienceNs = 4 * kNsPerMs;
 constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
 // The queue of a network device is sent within milliseconds.
 constexpr int64_t kDyingTooLongNs = 10 * kNsPerSecond;
+// Of a flow that has delivered nothing yet: its path may be dead.
+constexpr int64_t kFirstPatienceNs = 200 * kNsPerMs;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
 // For those who ask for no more of it than its request.
@@ -129,7 +131,7 @@ FlowRate::Mark SendFlow::Begin(int64_t now_ns, uint64_t length, bool starved) {
 
 int64_t SendFlow::DueNs(const FlowRate::Mark& mark) const {
   const int64_t expected = rate_.ExpectedBy(mark, undelivered_);
-  if (expected == INT64_MAX) return INT64_MAX;
+  if (expected == INT64_MAX) return mark.sent_ns + kFirstPatienceNs;
   return mark.sent_ns + std::max(kPatience * (expected - mark.sent_ns), kLeastPatienceNs);
 }
 

@@ -25,7 +25,7 @@ constexpr size_t kMostUnheardBytes = 512 << 10;
 constexpr uint64_t kBytesAThread = 128 << 10;
 // Times the eager limit: what may be eager at all.
 constexpr size_t kMostEager = 4;
-// Of requests after the oldest one, for what is late.
+// The oldest requests of the bulk flows are looked through for what is late.
 constexpr uint64_t kLateWindow = 4;
 
 // Above the eager limit a message alone is there sooner when the thread that asks writes it, for
@@ -236,10 +236,12 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
 }
 
 std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
-  const uint64_t last = std::min(next_, oldest_ + kLateWindow);
-  for (uint64_t number = oldest_; number < last; ++number) {
+  uint64_t left = kLateWindow;
+  for (uint64_t number = oldest_; number < next_ && left != 0; ++number) {
     SendSlot* const slot = Find(number);
+    // Of those nobody may look for acknowledgements while the application waits for a late one.
     if (slot == nullptr || slot->eager) continue;
+    --left;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
       const Chunk& chunk = slot->chunks[i];
       if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;

@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "host/plugin_log.h"
 
@@ -40,6 +43,11 @@ json::Value DeviceValue(int index, const NetProperties& properties) {
   for (const int member : properties.members) members.Append(member);
   value.Set("members", std::move(members));
   return value;
+}
+
+int64_t Entries(const char* folder) {
+  std::error_code error;
+  return std::distance(std::filesystem::directory_iterator(folder, error), {});
 }
 
 // The plugin's warnings in this process, the first of them.
@@ -94,8 +102,13 @@ int Session::Run() {
   return PrintReport() ? kOk : stage_.Finish();
 }
 
+Session::Held Session::HeldNow() {
+  return {.threads = Entries("/proc/self/task"), .descriptors = Entries("/proc/self/fd")};
+}
+
 bool Session::Round() {
   const Options& options = stage_.options();
+  const Held before = HeldNow();
   endpoint_ = std::make_unique<Endpoint>(&stage_);
   if (!endpoint_->Open(&cannot_open_) || !stage_.verdict().ok()) return false;
   if (!endpoint_->Connect()) return false;
@@ -115,6 +128,8 @@ bool Session::Round() {
   head_.Set("order", options.random_order ? "random" : "oldest");
   head_.Set("rounds", options.rounds);
   if (!endpoint_->Shut()) return false;
+  const Held after = HeldNow();
+  left_ = {after.threads - before.threads, after.descriptors - before.descriptors};
   own_ = OwnReport();
   exchange_.reset();
   endpoint_.reset();
@@ -151,6 +166,10 @@ json::Value Session::OwnReport() const {
   value.Set("progress_cpu_s", Rounded(measured.progress_cpu_seconds));
   value.Set("outstanding_at_close", static_cast<int64_t>(exchange_->outstanding()));
   value.Set("profiler_calls", static_cast<int64_t>(NetPlugin::ProfilerCalls()));
+  json::Value left;
+  left.Set("threads", left_.threads);
+  left.Set("descriptors", left_.descriptors);
+  value.Set("left_behind", std::move(left));
   value.Set("warnings", Warnings());
   value.Set("latencies", measured.latencies);
   return value;

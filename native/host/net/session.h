@@ -3,6 +3,7 @@
 #ifndef NCCLTUNE_HOST_NET_SESSION_H_
 #define NCCLTUNE_HOST_NET_SESSION_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,13 @@ class Session {
   int Run();
 
  private:
+  // What a plugin must not leave behind.
+  struct Held {
+    int64_t threads = 0;
+    int64_t descriptors = 0;
+  };
+  static Held HeldNow();
+
   bool Round();
   // The messages, and after them all that NCCL does until the connections are closed.
   bool RunAndClose();
@@ -33,6 +41,7 @@ class Session {
   std::unique_ptr<Endpoint> endpoint_;
   std::unique_ptr<Exchange> exchange_;
   std::string cannot_open_;
+  Held left_;         // of the last round
   json::Value own_;   // of the last round, of this process
   json::Value head_;  // what is the same in both
 };

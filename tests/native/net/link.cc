@@ -218,10 +218,19 @@ Link::Link(const NetSettings& settings) : surroundings_(SurroundingsWith(setting
   if (listener != nullptr) Join();
 }
 
-void Link::Join() {
+void Link::Join() { Join(handle_); }
+
+void Link::JoinThrough(const Endpoint& end) {
+  HandleArray handle = handle_;
+  Invitation invitation = *ReadHandle(handle);
+  invitation.ends = {end};
+  WriteHandle(invitation, handle);
+  Join(handle);
+}
+
+void Link::Join(HandleArray handle) {
   CloseSender();
   CloseReceiver();
-  HandleArray handle = handle_;
   const Device device = Loopback();
   const bool joined = Until([&] {
     if (sender == nullptr && Connect(surroundings_, device, handle, &sender) != abi::kSuccess) {

@@ -48,6 +48,8 @@ class Link {
 
   // Another connection through the listener, in place of this one.
   void Join();
+  // The same, where the connector dials `end` in place of the listener.
+  void JoinThrough(const Endpoint& end);
   bool stands() const { return sender != nullptr && receiver != nullptr; }
   // Where the listener is.
   Endpoint end() const;
@@ -65,6 +67,8 @@ class Link {
   Receiver* receiver = nullptr;
 
  private:
+  void Join(HandleArray handle);
+
   Surroundings surroundings_;
   HandleArray handle_ = {};
 };

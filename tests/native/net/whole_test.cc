@@ -4,6 +4,7 @@
 // in every order that NCCL may, checks every byte, and loses its peer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "host/net/support.h"
@@ -25,6 +26,25 @@ void ExpectMessages(const Outcome& outcome, double messages) {
     EXPECT_EQ(NumberOf(rank, "sent", "messages"), messages);
     EXPECT_EQ(NumberOf(rank, "received", "messages"), messages);
   }
+}
+
+// Rank 0 was told, in words that name the peer, and has nothing left of what the plugin had.
+void ExpectLoss(const Outcome& outcome) {
+  const json::Value* const lost = outcome.report.Find("peer_lost");
+  ASSERT_NE(lost, nullptr) << outcome.output;
+  ASSERT_NE(lost->Find("result"), nullptr) << outcome.output;
+  EXPECT_EQ(*lost->Find("result")->AsString(), "remote error");
+  const json::Value& rank = outcome.report.Find("ranks")->AsArray()->front();
+  EXPECT_EQ(NumberOf(rank, "left_behind", "threads"), 0);
+  EXPECT_EQ(NumberOf(rank, "left_behind", "descriptors"), 0);
+  const json::Value::Array& warnings = *rank.Find("warnings")->AsArray();
+  const bool told = std::ranges::any_of(warnings, [](const json::Value& warning) {
+    const std::string& text = *warning.AsString();
+    return text.find("127.0.0.1:") != std::string::npos &&
+           text.find(" on lo ") != std::string::npos &&
+           text.find(" bytes outstanding: ") != std::string::npos;
+  });
+  EXPECT_TRUE(told) << outcome.output;
 }
 
 class WholeNetTest : public testing::TestWithParam<int> {
@@ -61,7 +81,8 @@ TEST_P(WholeNetTest, TransfersWithRandomTestsAndNoOptionalPointers) {
 
 TEST_P(WholeNetTest, ThePeerThatIsKilledIsAnError) {
   const Outcome outcome = Run("transfer --messages 100000000 --sizes 64K --kill-after 300");
-  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  ExpectLoss(outcome);
 }
 
 TEST_P(WholeNetTest, ClosesWithRequestsInFlight) {
@@ -103,10 +124,24 @@ TEST_F(WholeNetNewestTest, OfOneFlow) {
   ExpectMessages(outcome, 60);
 }
 
+TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
+  const Outcome outcome =
+      RunCommand("NCCLTUNE_NET_TIMEOUT=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
+                 " transfer --messages 100000000 --sizes 1M --stop-after 300 --fork"
+                 " --plugin " NET_PLUGIN);
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  ExpectLoss(outcome);
+}
+
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForAWhileIsNoError) {
   const Outcome outcome =
       RunOurs("transfer --messages 3000 --sizes 1M --stop-after 200 --continue-after 500");
-  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(outcome.report.Find("peer_lost")->IsNull());
+  for (const json::Value& rank : *outcome.report.Find("ranks")->AsArray()) {
+    EXPECT_EQ(NumberOf(rank, "left_behind", "threads"), 0);
+    EXPECT_EQ(NumberOf(rank, "left_behind", "descriptors"), 0);
+  }
 }
 
 }  // namespace

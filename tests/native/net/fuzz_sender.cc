@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A sender before a peer that reads, acknowledges, lies, stops reading and goes away as the input
+// says. Every frame must be right, though a buffer is overwritten as soon as it is given back; and
+// before a peer that never lied every message must arrive whole.
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "net/arrivals.h"
+#include "net/clock.h"
+#include "net/fuzz_input.h"
+#include "net/fuzz_socket.h"
+#include "net/request.h"
+#include "net/sender.h"
+#include "net/wire.h"
+
+namespace nccltune::net {
+namespace {
+
+constexpr size_t kFlows = 3;  // with the express flow
+constexpr size_t kMostSteps = 80;
+
+// Where all cases are dialled.
+Socket& Listening() {
+  static Socket* const listening = [] {
+    Opened opened = ListenOn(FuzzDevice().nics.front(), {});
+    Require(opened.error == 0, "a listener can be made");
+    // Of most frames not all can be written at once.
+    const int bytes = 8 << 10;
+    setsockopt(opened.socket.fd(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    return new Socket(std::move(opened.socket));
+  }();
+  return *listening;
+}
+
+class Case {
+ public:
+  explicit Case(std::span<const uint8_t> bytes) : in_(bytes), flows_(kFlows) {
+    std::array<std::byte, kHandleBytes> handle{};
+    Invitation invitation;
+    for (std::byte& byte : invitation.token.bytes) byte = std::byte{in_.Byte()};
+    token_ = invitation.token;
+    invitation.ends = {LocalEnd(Listening().fd())};
+    WriteHandle(invitation, handle);
+    const int64_t until = NowNs() + kLongestNs;
+    while (sender_ == nullptr) {
+      Require(Connect(FuzzSurroundings(), FuzzDevice(), handle, &sender_) == abi::kSuccess,
+              "connect works");
+      LetIn();
+      Require(NowNs() < until, "a connection comes about");
+    }
+  }
+
+  void Run() {
+    for (size_t step = 0; step < kMostSteps && !in_.empty(); ++step) Step();
+    const int64_t until = NowNs() + (tainted_ ? kNsPerMs : kLongestNs);
+    while (NowNs() < until && (!sent_.empty() || (!tainted_ && !AllArrived()))) {
+      LetIn();
+      for (size_t i = 0; i < kFlows; ++i) ReadAndTell(i);
+      TestAll();
+    }
+    Require(tainted_ || sent_.empty(), "what a peer has read is complete");
+    Require(tainted_ || AllArrived(), "a message that is complete arrives");
+    // Before the sender's own end: else each of its ports would rest for a minute.
+    for (Flow& flow : flows_) flow.socket.Reset();
+    Close(sender_);
+    dialled_.clear();
+  }
+
+ private:
+  struct Sent {
+    uint64_t number = 0;
+    Request* request = nullptr;
+    std::vector<std::byte> content;
+  };
+  struct Flow {
+    FuzzSocket socket;
+    std::vector<std::byte> heard;
+    uint64_t frames = 0;
+    uint64_t told = 0;
+  };
+  struct Dialled {
+    FuzzSocket socket;
+    std::vector<std::byte> heard;
+  };
+
+  void Step() {
+    switch (in_.Byte() % 10) {
+      case 0:
+      case 1:
+        return SendNext();
+      case 2:
+      case 3:
+      case 4:
+        return ReadAndTell(in_.Below(kFlows));
+      case 5:
+        Read(flows_[in_.Below(kFlows)]);
+        return;
+      case 6:
+        return SayNote();
+      case 7:
+        return SayAnything();
+      case 8:
+        return in_.Chance() ? Leave() : Favour(in_.Below(kFlows));
+      default:
+        LetIn();
+        return TestAll();
+    }
+  }
+
+  void SendNext() {
+    Sent sent;
+    sent.number = next_;
+    for (size_t i = 0; i < FuzzSize(next_); ++i) sent.content.push_back(FuzzByte(next_, i));
+    const abi::Result result =
+        Send(sender_, sent.content.data(), sent.content.size(), &sent.request);
+    Require(tainted_ || result == abi::kSuccess, "a message can be sent");
+    if (sent.request == nullptr) return;
+    arrived_[next_].Reset(FuzzSize(next_));
+    missing_[next_] = std::max<uint64_t>(FuzzSize(next_), 1);
+    ++next_;
+    sent_.push_back(std::move(sent));
+  }
+
+  void TestAll() {
+    for (size_t i = 0; i < sent_.size();) {
+      bool done = false;
+      size_t bytes = SIZE_MAX;
+      const abi::Result result = Test(sent_[i].request, &done, &bytes);
+      Require(tainted_ || result == abi::kSuccess, "nothing fails before a peer that means well");
+      if (!done) {
+        ++i;
+        continue;
+      }
+      Require(bytes == FuzzSize(sent_[i].number), "a message has its size");
+      // The application's again: from now on these are other bytes.
+      std::ranges::fill(sent_[i].content, std::byte{0xee});
+      done_.push_back(std::move(sent_[i].content));
+      sent_.erase(sent_.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+
+  // Flows that are dialled, for the first time or again.
+  void LetIn() {
+    for (;;) {
+      Opened opened = AcceptOne(Listening().fd(), -1);
+      if (!opened.socket.open()) break;
+      dialled_.push_back({FuzzSocket(std::move(opened.socket)), {}});
+    }
+    for (auto at = dialled_.begin(); at != dialled_.end();) {
+      const bool stands = at->socket.Hear(&at->heard);
+      if (stands && at->heard.size() < kHelloBytes) {
+        ++at;
+        continue;
+      }
+      if (at->heard.size() >= kHelloBytes) Welcome(*at);
+      at = dialled_.erase(at);
+    }
+  }
+
+  void Welcome(Dialled& dialled) {
+    const std::span<const std::byte> said(dialled.heard);
+    const std::optional<Hello> hello = DecodeHello(said.first<kHelloBytes>());
+    Require(hello && hello->flows == kFlows, "a sender says hello");
+    // Of the case before this one.
+    if (!Same(hello->token, token_)) return;
+    Flow& flow = flows_[hello->flow];
+    flow = Flow{std::move(dialled.socket), {}, 0, 0};
+    flow.heard.assign(said.begin() + kHelloBytes, said.end());
+    flow.socket.Say(Encode(net::Welcome{}));
+  }
+
+  void Read(Flow& flow) {
+    if (!flow.socket.open()) return;
+    if (!flow.socket.Hear(&flow.heard)) flow.socket.Close();
+    size_t at = 0;
+    while (flow.heard.size() - at >= kDataHeaderBytes) {
+      const std::span<const std::byte> rest = std::span(flow.heard).subspan(at);
+      const std::optional<Forward> forward = DecodeForward(rest.first<kDataHeaderBytes>());
+      Require(forward.has_value(), "a sender sends frames");
+      const size_t length = kDataHeaderBytes + forward->data.length;
+      if (rest.size() < length) break;
+      if (forward->type == FrameType::kData) Check(forward->data, rest.subspan(kDataHeaderBytes));
+      ++flow.frames;
+      at += length;
+    }
+    flow.heard.erase(flow.heard.begin(), flow.heard.begin() + static_cast<ptrdiff_t>(at));
+  }
+
+  void Check(const DataHeader& header, std::span<const std::byte> body) {
+    Require(header.request < next_, "a frame is of a message");
+    Require(header.total == FuzzSize(header.request), "a frame knows the size of its message");
+    for (size_t i = 0; i < header.length; ++i) {
+      Require(body[i] == FuzzByte(header.request, header.offset + i), "a frame has its bytes");
+    }
+    const uint64_t fresh = arrived_[header.request].Mark(header.offset, header.length);
+    missing_[header.request] -=
+        header.total == 0 ? std::min<uint64_t>(missing_[header.request], 1) : fresh;
+  }
+
+  bool AllArrived() const {
+    return std::ranges::all_of(missing_, [](const auto& each) { return each.second == 0; });
+  }
+
+  void ReadAndTell(size_t index) {
+    Flow& flow = flows_[index];
+    Read(flow);
+    if (flow.told == flow.frames) return;
+    flow.told = flow.frames;
+    if (!flow.socket.Say(Encode(Note{FrameType::kAck, flow.frames}))) flow.socket.Reset();
+  }
+
+  // Reads one flow alone, so long that what the others carry is late.
+  void Favour(size_t index) {
+    const int64_t until = NowNs() + 8 * kNsPerMs;
+    while (NowNs() < until) {
+      ReadAndTell(index);
+      TestAll();
+    }
+  }
+
+  void SayNote() {
+    Flow& flow = flows_[in_.Below(kFlows)];
+    Note note{FrameType::kWaiting, 0};
+    if (in_.Chance()) note = {FrameType::kAck, in_.Below(8)};
+    // One that was told already may be told again; more than was read is a lie.
+    if (note.type == FrameType::kAck && note.value > flow.frames) tainted_ = true;
+    if (in_.Below(8) == 0) note.type = FrameType::kBye;
+    flow.socket.Say(Encode(note));
+  }
+
+  void SayAnything() {
+    Flow& flow = flows_[in_.Below(kFlows)];
+    std::vector<std::byte> bytes = in_.Bytes(in_.Below(40));
+    if (in_.Chance()) {
+      auto note = Encode(Note{FrameType::kAck, flow.frames});
+      in_.Mutate(note);
+      bytes.assign(note.begin(), note.end());
+    }
+    if (bytes.size() >= kNoteBytes) {
+      const std::optional<Note> note = DecodeNote(std::span(bytes).first<kNoteBytes>());
+      if (note && note->type == FrameType::kAck && note->value > flow.frames) tainted_ = true;
+    }
+    flow.socket.Say(bytes);
+    // What comes behind it would be understood another way.
+    flow.socket.Reset();
+  }
+
+  void Leave() {
+    Flow& flow = flows_[in_.Below(kFlows)];
+    if (in_.Chance()) {
+      flow.socket.Reset();
+    } else {
+      flow.socket.Close();
+    }
+  }
+
+  FuzzInput in_;
+  Token token_;
+  std::vector<Flow> flows_;
+  std::list<Dialled> dialled_;
+  Sender* sender_ = nullptr;
+  std::vector<Sent> sent_;
+  std::vector<std::vector<std::byte>> done_;
+  std::map<uint64_t, Arrivals> arrived_;
+  std::map<uint64_t, uint64_t> missing_;
+  uint64_t next_ = 0;
+  bool tainted_ = false;
+};
+
+}  // namespace
+
+void FuzzSender(std::span<const uint8_t> bytes) { Case(bytes).Run(); }
+
+}  // namespace nccltune::net

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+
+#include "net/fuzz_input.h"
+#include "net/handle.h"
+#include "net/wire.h"
+
+namespace nccltune::net {
+namespace {
+
+std::span<const uint8_t> current;
+
+// The beginning of the bytes, and zeros behind them.
+template <size_t kBytes>
+std::array<std::byte, kBytes> Padded(std::span<const uint8_t> bytes) {
+  std::array<std::byte, kBytes> padded{};
+  const size_t given = std::min(bytes.size(), kBytes);
+  std::copy_n(reinterpret_cast<const std::byte*>(bytes.data()), given, padded.begin());
+  return padded;
+}
+
+}  // namespace
+
+void Require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "does not hold: %s\ninput:", what);
+  for (const uint8_t byte : current) std::fprintf(stderr, " %02x", byte);
+  std::fputc('\n', stderr);
+  std::abort();
+}
+
+// What is understood is what would be said for it: nothing of a frame goes unlooked at.
+void FuzzDecoders(std::span<const uint8_t> bytes) {
+  const auto hello_bytes = Padded<kHelloBytes>(bytes);
+  if (const std::optional<Hello> hello = DecodeHello(hello_bytes)) {
+    if (hello->release == kWireRelease) {
+      Require(Encode(*hello) == hello_bytes, "a hello has one encoding");
+      Require(hello->flow < hello->flows && hello->flows <= kMostFlows, "a flow is one of all");
+    }
+  }
+  const auto welcome_bytes = Padded<kWelcomeBytes>(bytes);
+  if (const std::optional<Welcome> welcome = DecodeWelcome(welcome_bytes)) {
+    if (welcome->release == kWireRelease) {
+      Require(Encode(*welcome) == welcome_bytes, "a welcome has one encoding");
+    }
+  }
+  const auto forward_bytes = Padded<kDataHeaderBytes>(bytes);
+  if (const std::optional<Forward> forward = DecodeForward(forward_bytes)) {
+    const DataHeader& data = forward->data;
+    const bool bye = forward->type == FrameType::kBye;
+    Require((bye ? EncodeForwardBye() : Encode(data)) == forward_bytes, "a frame has one encoding");
+    Require(data.total <= kLargestRequest && data.offset <= data.total &&
+                data.length <= data.total - data.offset && data.length <= kLongestChunk,
+            "a chunk is inside its request");
+  }
+  const auto note_bytes = Padded<kNoteBytes>(bytes);
+  if (const std::optional<Note> note = DecodeNote(note_bytes)) {
+    Require(Encode(*note) == note_bytes, "a note has one encoding");
+  }
+  auto handle = Padded<kHandleBytes>(bytes);
+  if (const std::optional<Invitation> invitation = ReadHandle(handle)) {
+    if (invitation->release == kWireRelease) {
+      Require(!invitation->ends.empty() && invitation->ends.size() <= kMostAddressesV4,
+              "an invitation says where");
+      std::array<std::byte, kHandleBytes> again{};
+      WriteHandle(*invitation, again);
+      const std::optional<Invitation> read = ReadHandle(again);
+      Require(read && read->ends.size() == invitation->ends.size() &&
+                  Same(read->token, invitation->token),
+              "an invitation can be passed on");
+    }
+  }
+}
+
+void FuzzWire(std::span<const uint8_t> bytes) {
+  current = bytes;
+  if (bytes.empty()) return;
+  const std::span<const uint8_t> rest = bytes.subspan(1);
+  switch (static_cast<FuzzKind>(bytes.front() % 4)) {
+    case FuzzKind::kDecoders:
+      return FuzzDecoders(rest);
+    case FuzzKind::kSender:
+      return FuzzSender(rest);
+    case FuzzKind::kReceiver:
+    case FuzzKind::kReceiverAgain:
+      return FuzzReceiver(rest);
+  }
+}
+
+}  // namespace nccltune::net

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connections through a network that delays, ends, resets, cuts short and stalls them: every byte
+// arrives, or an error names the peer, the device and what is outstanding.
+#include "net/relay.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net/clock.h"
+#include "net/link.h"
+#include "net/receiver.h"
+
+namespace nccltune::net {
+namespace {
+
+using Fault = Relay::Fault;
+
+NetSettings FourFlows(int timeout_s = 600) {
+  NetSettings settings;
+  settings.flows = 4;
+  settings.timeout_s = timeout_s;
+  return settings;
+}
+
+class RelayTest : public testing::Test {
+ protected:
+  RelayTest() { TakeLines(); }
+
+  // A connection whose flows all come through the relay, as do those that come back.
+  void Connect(const NetSettings& settings) {
+    link_ = std::make_unique<Link>(settings);
+    relay_ = std::make_unique<Relay>(link_->end());
+    link_->JoinThrough(relay_->end());
+    ASSERT_TRUE(link_->stands());
+  }
+
+  // Small ones, and such as all flows share.
+  static Plan Mixed(size_t messages) {
+    Plan plan = {.sizes = {}, .slack = 16};
+    for (size_t i = 0; i < messages; ++i) {
+      plan.sizes.push_back(i % 4 == 0 ? 300 + i : 2000 * (i % 200));
+    }
+    return plan;
+  }
+
+  Request* SendSome(size_t bytes) {
+    content_ = Content(bytes, 3);
+    Request* request = nullptr;
+    EXPECT_EQ(Send(link_->sender, content_.data(), bytes, &request), abi::kSuccess);
+    EXPECT_NE(request, nullptr);
+    return request;
+  }
+
+  std::vector<std::byte> content_;
+  std::unique_ptr<Link> link_;
+  std::unique_ptr<Relay> relay_;
+};
+
+class RelayFaultTest : public RelayTest, public testing::WithParamInterface<Fault> {};
+
+std::string NameOf(const testing::TestParamInfo<Fault>& info) {
+  if (info.param == Fault::kEnd) return "End";
+  return info.param == Fault::kReset ? "Reset" : "Truncate";
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, RelayFaultTest,
+                         testing::Values(Fault::kEnd, Fault::kReset, Fault::kTruncate), NameOf);
+
+TEST_F(RelayTest, ALongWay) {
+  Connect(FourFlows());
+  relay_->SetDelay(2 * kNsPerMs);
+  EXPECT_TRUE(Exchange(*link_, Mixed(80)));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_P(RelayFaultTest, BefallsOneFlowAfterAnother) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  Plan plan = Mixed(120);
+  size_t befallen = 0;
+  plan.between = [&](size_t received) {
+    if (received % 10 == 0 && relay_->Befall(befallen % 5, GetParam())) ++befallen;
+  };
+  EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_GE(befallen, 5U);
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_P(RelayFaultTest, BefallsAllFlowsAtOnceFarAway) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  relay_->SetDelay(kNsPerMs);
+  Plan plan = Mixed(80);
+  plan.between = [&](size_t received) {
+    if (received % 40 == 20) relay_->BefallAll(GetParam());
+  };
+  EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+// What a stalled flow holds is sent again by others, and it is given no more.
+TEST_F(RelayTest, ABulkFlowThatStalls) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  Plan plan = Mixed(120);
+  plan.between = [&](size_t received) {
+    // The oldest is the express flow: it is the first one dialled.
+    if (received == 50) relay_->Befall(1, Fault::kStall);
+  };
+  EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_F(RelayTest, WhenAllStallTheSenderSaysSo) {
+  Connect(FourFlows(1));
+  ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
+  relay_->BefallAll(Fault::kStall);
+  Request* const send = SendSome(32 << 20);
+  EXPECT_EQ(Finish(send).result, abi::kRemoteError);
+  EXPECT_TRUE(
+      HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
+                            "33554432 bytes outstanding", "nothing was delivered for 1 s"}));
+}
+
+TEST_F(RelayTest, WhenAllAreLostForGoodBothEndsSaySo) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
+  std::vector<std::byte> buffer(1000);
+  Request* receive = nullptr;
+  ASSERT_EQ(Receive(link_->receiver, buffer.data(), buffer.size(), &receive), abi::kSuccess);
+  relay_->BefallAll(Fault::kStall);
+  Request* const send = SendSome(8 << 20);
+  relay_->StopListening();
+  relay_->BefallAll(Fault::kReset);
+  EXPECT_EQ(Finish(send).result, abi::kRemoteError);
+  EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "sending to " + relay_->end().Name(), "on lo",
+                                    "8388608 bytes outstanding"}));
+  // A receiver waits ten seconds for flows to come back.
+  EXPECT_TRUE(Until([&] {
+    bool done = false;
+    link_->receiver->Tick(NowNs() + 11 * kNsPerSecond);
+    return nccltune::net::Test(receive, &done, nullptr) != abi::kSuccess || done;
+  }));
+  EXPECT_EQ(Finish(receive).result, abi::kRemoteError);
+  EXPECT_TRUE(HasLine(TakeLines(), {"WARN", "receiving from 127.0.0.1:", "on lo",
+                                    "1000 bytes outstanding", "no flow for 10 s"}));
+}
+
+}  // namespace
+}  // namespace nccltune::net
