@@ -41,9 +41,10 @@ $(VENV)/.installed-test: $(VENV)/.installed pyproject.toml
 	$(BIN)/pip install -q --disable-pip-version-check -e '.[test]'
 	@touch $@
 
-$(VENV)/.installed-lint: $(VENV)/.installed-test pyproject.toml
+# All at once, and with that what the two above are for.
+$(VENV)/.installed-lint: $(VENV)/pyvenv.cfg pyproject.toml src/nccltune/__init__.py $(NATIVE)
 	$(BIN)/pip install -q --disable-pip-version-check -e '.[test,lint]'
-	@touch $@
+	@touch $(VENV)/.installed $(VENV)/.installed-test $@
 
 demo: $(VENV)/.installed
 	$(BIN)/nccltune demo
@@ -51,24 +52,32 @@ demo: $(VENV)/.installed
 
 test: test-native test-python
 
-test-native: $(VENV)/.installed-test
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev
-	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build --preset dev -j $(JOBS)
-	PATH="$(CURDIR)/$(BIN):$$PATH" ctest --preset dev -j $(JOBS)
+test-native: ctest-dev
+
+# Address and undefined behaviour, then data races, over the native tests.
+sanitize: ctest-asan-ubsan ctest-tsan
+
+# Not `release` and `fuzz`, which CI leaves out.
+PRESETS := dev asan-ubsan tsan
+.PHONY: $(PRESETS:%=build-%) $(PRESETS:%=ctest-%)
+
+# build-PRESET compiles everything, ctest-PRESET runs its native tests. One test more than there are
+# cores, for those that wait.
+$(PRESETS:%=build-%): build-%: $(VENV)/.installed-test
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset $*
+	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build --preset $* -j $(JOBS)
+
+$(PRESETS:%=ctest-%): ctest-%: build-%
+	PATH="$(CURDIR)/$(BIN):$$PATH" ctest --preset $* -j $$(($(JOBS) + 1))
 
 # Files side by side, in the order in which they stand: those that wait for programs come first. One
 # more than there are cores, for that waiting.
 test-python: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
 
-# Address and undefined behaviour, then data races, over the native tests.
-sanitize: $(VENV)/.installed-test
-	set -e; export PATH="$(CURDIR)/$(BIN):$$PATH"; for preset in asan-ubsan tsan; do \
-	  cmake --preset $$preset; cmake --build --preset $$preset -j $(JOBS); \
-	  ctest --preset $$preset -j $(JOBS); done
-
 CPP_FILES = $(shell find native tests/native benchmarks/native \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
-TIDY_FILES = $(shell find native -name '*.cc' 2>/dev/null)
+# The longest first, so that none is left to the end.
+TIDY_FILES = $(shell find native -name '*.cc' -printf '%s %p\n' 2>/dev/null | sort -rn | cut -d' ' -f2)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check src tests benchmarks
@@ -76,7 +85,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cmake --preset dev >/dev/null
-	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 4 $(BIN)/clang-tidy -p build/dev --quiet --warnings-as-errors='*'
+	printf '%s\n' $(TIDY_FILES) | xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/dev --quiet --warnings-as-errors='*'
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff check --fix src tests benchmarks

@@ -35,10 +35,28 @@ if(NCCLTUNE_BUILD_FUZZERS)
   target_compile_options(nccltune_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
+# nccltune_precompiled(TARGET): in a sanitized build, which looks for no warnings, the standard
+# library's headers are read once for all of our libraries. Elsewhere each file has what it includes.
+function(nccltune_precompiled name)
+  if(NOT NCCLTUNE_SANITIZE OR NCCLTUNE_BUILD_FUZZERS)
+    return()
+  endif()
+  get_property(first GLOBAL PROPERTY NCCLTUNE_FIRST_LIBRARY)
+  if(first)
+    target_precompile_headers(${name} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${name} PRIVATE
+      <algorithm> <array> <atomic> <chrono> <functional> <map> <memory> <mutex> <optional> <string>
+      <string_view> <thread> <utility> <vector>)
+    set_property(GLOBAL PROPERTY NCCLTUNE_FIRST_LIBRARY ${name})
+  endif()
+endfunction()
+
 # nccltune_library(NAME SOURCES... ): a static library of ours, usable in shared objects.
 function(nccltune_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC nccltune_flags)
+  nccltune_precompiled(${name})
 endfunction()
 
 # nccltune_plugin(NAME EXPORTS SOURCES...): a shared object that somebody else's process loads. It

@@ -28,7 +28,8 @@ std::optional<std::string> GuardedBytes::TakeDamage() {
   size_t after_at = 0;
   for (size_t i = 0; i < kGuardBytes; ++i) {
     if (memory_[i] != GuardByte(i)) {
-      if (before++ == 0) before_at = kGuardBytes - i;
+      if (before == 0) before_at = kGuardBytes - i;
+      ++before;
     }
     if (memory_[kGuardBytes + size_ + i] != GuardByte(i)) {
       ++after;

@@ -93,7 +93,6 @@ class Endings final : public Task {
 
  private:
   Worker& worker_;
-  uint64_t number_;
   std::atomic<size_t> count_ = 0;
   int64_t next_ns_ = 0;
   std::mutex mutex_;
@@ -102,6 +101,7 @@ class Endings final : public Task {
     int64_t until_ns;
   };
   std::vector<One> all_;
+  uint64_t number_;  // the last: the worker may call before the constructor has returned
 };
 
 class Pool {
