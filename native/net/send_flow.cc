@@ -328,7 +328,7 @@ void SendFlow::EndIfHeldTooLong(int64_t now_ns) {
   held_ = held;
   if (!again) return;
   zero_copy_.HeldTooLong(now_ns);
-  Down(now_ns, "the kernel still held what others had delivered");
+  Down(now_ns, false, "the kernel still held what others had delivered");
 }
 
 void SendFlow::SayIfDyingTooLong(int64_t now_ns) {
