@@ -52,6 +52,11 @@ bool Incoming::Work(int64_t now_ns) {
     }
     Reset();
     notes_left_.clear();
+    // Its peer heard of the old one's end before we did.
+    if (up_) {
+      ++receiver_.counters().flow_ends;
+      stats_.WentDown(true);
+    }
     up_ = true;
     told_ = EPOLLIN;
     worker_.Watch(number_, socket_.fd(), events_);
