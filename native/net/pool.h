@@ -79,7 +79,8 @@ class Worker {
 // Sockets whose connection is closed and whose last bytes are on their way.
 class Endings final : public Task {
  public:
-  explicit Endings(Worker& worker) : worker_(worker), number_(worker.Add(this)) {}
+  // The worker comes by as soon as it knows of this: it is told last.
+  explicit Endings(Worker& worker) : worker_(worker) { number_ = worker_.Add(this); }
   // For two seconds at most what is on its way is waited for.
   ~Endings() override;
   Endings(const Endings&) = delete;
@@ -93,7 +94,7 @@ class Endings final : public Task {
 
  private:
   Worker& worker_;
-  uint64_t number_;
+  uint64_t number_ = 0;
   std::atomic<size_t> count_ = 0;
   int64_t next_ns_ = 0;
   std::mutex mutex_;
