@@ -79,7 +79,8 @@ class Worker {
 // Sockets whose connection is closed and whose last bytes are on their way.
 class Endings final : public Task {
  public:
-  explicit Endings(Worker& worker) : worker_(worker), number_(worker.Add(this)) {}
+  // The worker comes by as soon as it knows of this: it is told last.
+  explicit Endings(Worker& worker) : worker_(worker) { number_ = worker_.Add(this); }
   // For two seconds at most what is on its way is waited for.
   ~Endings() override;
   Endings(const Endings&) = delete;
@@ -93,6 +94,7 @@ class Endings final : public Task {
 
  private:
   Worker& worker_;
+  uint64_t number_ = 0;
   std::atomic<size_t> count_ = 0;
   int64_t next_ns_ = 0;
   std::mutex mutex_;
@@ -101,7 +103,6 @@ class Endings final : public Task {
     int64_t until_ns;
   };
   std::vector<One> all_;
-  uint64_t number_;  // the last: the worker may call before the constructor has returned
 };
 
 class Pool {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "net/clock.h"
 #include "net/receive_flow.h"
@@ -52,7 +53,7 @@ Receiver::~Receiver() {
 
 abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
   *request = nullptr;
-  if (failed()) return error_;
+  if (failed()) return Refuse();
   {
     const std::scoped_lock lock(mutex_);
     ReceiveSlot& slot = SlotOf(next_);
@@ -245,18 +246,25 @@ void Receiver::Fail(abi::Result result, const std::string& why) {
     ++waiting;
     bytes += slot.known ? slot.missing : slot.capacity;
   }
-  const std::string text = "receiving from " + peer_ + " on " + device_ +
-                           (waiting != 0 ? " failed with " : " ended with ") +
-                           std::to_string(bytes) + " bytes outstanding: " + why;
+  failure_ = "receiving from " + peer_ + " on " + device_ +
+             (waiting != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
+             " bytes outstanding: " + why;
   if (waiting != 0) {
-    surroundings_.log.Warn(text);
+    surroundings_.log.Warn(std::exchange(failure_, {}));
   } else {
-    surroundings_.log.Info(text);
+    surroundings_.log.Info(failure_);
   }
   error_ = result;
   // The peer must not come back to it for ever.
   door_->StopServing(connection_);
   for (const auto& flow : flows_) flow->worker().Wake();
+}
+
+// What was not worth a warning until somebody wants to go on.
+abi::Result Receiver::Refuse() {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_.empty()) surroundings_.log.Warn(std::exchange(failure_, {}));
+  return error_;
 }
 
 }  // namespace nccltune::net

@@ -103,6 +103,7 @@ class Receiver {
   void Mark(ReceiveSlot& slot, const DataHeader& header);
   void Settle(ReceiveSlot& slot);
   void Fail(abi::Result result, const std::string& why);
+  abi::Result Refuse();
 
   Surroundings surroundings_;
   std::shared_ptr<Pool> pool_;
@@ -125,6 +126,7 @@ class Receiver {
   size_t stash_bytes_ = 0;
   int64_t all_down_ns_ = 0;
   std::string down_why_;
+  std::string failure_;  // that nobody was warned of
 
   alignas(kCacheLine) std::atomic<size_t> waiting_ = 0;  // posted requests that are not complete
   alignas(kCacheLine) std::atomic<uint64_t> posted_ = 0;

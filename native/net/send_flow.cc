@@ -103,7 +103,8 @@ bool Outgoing::ComeUp(int64_t now_ns) {
   if (state == Dialer::State::kReady) {
     socket_ = dialer_.Take();
     up_ = true;
-    told_ = EPOLLIN | EPOLLOUT;
+    // It may have ended already, of which nobody tells again.
+    told_ |= EPOLLIN | EPOLLOUT;
     ++sender_.counters().flow_returns;
     stats_.CameUp(socket_.fd());
     sender_.FlowsChanged(now_ns, false, "");
@@ -177,12 +178,14 @@ bool SendFlow::ReadNotes(int64_t now_ns) {
   bool something = false;
   uint64_t acknowledged = acknowledged_;
   bool bye = false;
+  // Nobody can have read a frame that is not written yet.
+  const uint64_t written = begun_ - (writing_ ? 1 : 0);
   const bool well =
       notes_.Read(socket_.fd(), (told_ & kGone) != 0, &why, &something, [&](const Note& note) {
         if (note.type == FrameType::kWaiting) sender_.PeerWaits(now_ns);
         bye |= note.type == FrameType::kBye;
         if (note.type != FrameType::kAck) return true;
-        if (note.value < acknowledged || note.value > begun_ - (writing_ ? 1 : 0)) return false;
+        if (note.value < acknowledged || note.value > written) return false;
         acknowledged = note.value;
         return true;
       });
@@ -438,7 +441,10 @@ bool ExpressOut::Work(int64_t now_ns) {
   if (up() && !sender_.failed() && now_ns < look_ns_) return false;
   look_ns_ = now_ns + kBetweenTicksNs;
   const std::scoped_lock lock(mutex_);
-  return Outgoing::Work(now_ns);
+  const bool worked = Outgoing::Work(now_ns);
+  // It came up just now.
+  if (told_ != 0) look_ns_ = 0;
+  return worked;
 }
 
 bool ExpressOut::WorkUp(int64_t now_ns) {

@@ -94,7 +94,7 @@ abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
 
 abi::Result Sender::Post(const void* data, size_t bytes, Request** request) {
   *request = nullptr;
-  if (failed()) return error_;
+  if (failed()) return Refuse();
   SendSlot* slot = nullptr;
   bool look = false;
   bool eager = false;
@@ -397,21 +397,31 @@ void Sender::Tick(int64_t now_ns) {
 // With the lock held.
 void Sender::Fail(abi::Result result, const std::string& why) {
   if (failed()) return;
+  bool waited_for = false;
   uint64_t bytes = 0;
   for (const SendSlot& slot : slots_) {
-    if (slot.busy && slot.held && !slot.complete) bytes += slot.total;
+    if (!slot.busy || (slot.complete && slot.open == 0)) continue;
+    bytes += slot.total;
+    waited_for |= slot.held && !slot.complete;
   }
-  const std::string text = "sending to " + peer_ + " on " + device_ +
-                           (bytes != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
-                           " bytes outstanding: " + why;
-  // A peer that ends with nothing outstanding has only been quicker than we.
-  if (bytes != 0) {
-    surroundings_.log.Warn(text);
+  failure_ = "sending to " + peer_ + " on " + device_ +
+             (waited_for ? " failed with " : " ended with ") + std::to_string(bytes) +
+             " bytes outstanding: " + why;
+  // A peer that ends when nobody waits for anything has only been quicker than we.
+  if (waited_for) {
+    surroundings_.log.Warn(std::exchange(failure_, {}));
   } else {
-    surroundings_.log.Info(text);
+    surroundings_.log.Info(failure_);
   }
   error_ = result;
   WakeAll();
+}
+
+// What was not worth a warning until somebody wants to go on.
+abi::Result Sender::Refuse() {
+  const std::scoped_lock lock(mutex_);
+  if (!failure_.empty()) surroundings_.log.Warn(std::exchange(failure_, {}));
+  return error_;
 }
 
 }  // namespace nccltune::net

@@ -133,6 +133,7 @@ class Sender {
   void WakeSome();
   void WakeAll();
   void Fail(abi::Result result, const std::string& why);
+  abi::Result Refuse();
 
   Surroundings surroundings_;
   std::shared_ptr<Pool> pool_;
@@ -158,6 +159,7 @@ class Sender {
   std::deque<Due> due_again_;
   int64_t all_down_ns_ = 0;  // since when no flow is up; 0: one is
   std::string down_why_;
+  std::string failure_;  // that nobody was warned of
 
   // Workers that look for work read these all the time.
   alignas(kCacheLine) std::atomic<uint64_t> pending_ = 0;
