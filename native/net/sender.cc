@@ -397,18 +397,17 @@ void Sender::Tick(int64_t now_ns) {
 // With the lock held.
 void Sender::Fail(abi::Result result, const std::string& why) {
   if (failed()) return;
-  bool waited_for = false;
-  uint64_t bytes = 0;
+  uint64_t waited_for = 0;
   for (const SendSlot& slot : slots_) {
-    if (!slot.busy || (slot.complete && slot.open == 0)) continue;
-    bytes += slot.total;
-    waited_for |= slot.held && !slot.complete;
+    if (slot.busy && slot.held && !slot.complete) waited_for += slot.total;
   }
+  // Else what NCCL believes to have arrived.
+  const uint64_t bytes = waited_for != 0 ? waited_for : unheard_bytes_;
   failure_ = "sending to " + peer_ + " on " + device_ +
-             (waited_for ? " failed with " : " ended with ") + std::to_string(bytes) +
+             (waited_for != 0 ? " failed with " : " ended with ") + std::to_string(bytes) +
              " bytes outstanding: " + why;
   // A peer that ends when nobody waits for anything has only been quicker than we.
-  if (waited_for) {
+  if (waited_for != 0) {
     surroundings_.log.Warn(std::exchange(failure_, {}));
   } else {
     surroundings_.log.Info(failure_);
