@@ -66,15 +66,5 @@ TEST(FuzzWire, Senders) {
   for (int i = 0; i < 60; ++i) FuzzWire(RandomBytes(FuzzKind::kSender, random, 400));
 }
 
-// Of a flow that is not read the messages come again over another one, and are complete while it is
-// in the middle of one.
-TEST(FuzzWire, ASenderWhoseBuffersAreTakenBack) {
-  std::vector<uint8_t> bytes(1 + 16 + 1, 0);  // the token, and nothing before the first step
-  bytes.front() = static_cast<uint8_t>(FuzzKind::kSender);
-  for (int i = 0; i < 5; ++i) bytes.push_back(0);  // a message
-  bytes.insert(bytes.end(), {8, 0, 0, 0, 1});      // the first bulk flow alone is read
-  FuzzWire(bytes);
-}
-
 }  // namespace
 }  // namespace nccltune::net
