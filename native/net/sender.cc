@@ -27,6 +27,8 @@ constexpr uint64_t kBytesAThread = 128 << 10;
 constexpr size_t kMostEager = 4;
 // The oldest requests of the bulk flows are looked through for what is late.
 constexpr uint64_t kLateWindow = 4;
+// Of a chunk, each late when the next one is sent. Two flows that stall may be those of one NIC.
+constexpr uint8_t kMostCopies = 8;
 
 // Above the eager limit a message alone is there sooner when the thread that asks writes it, for
 // nobody has to be woken. Many at once would wait for each other: NCCL has one such thread for all
@@ -244,7 +246,7 @@ std::optional<Sender::Taken> Sender::TakeLate(int64_t now_ns) {
     --left;
     for (uint32_t i = 0; i < slot->chunks.size(); ++i) {
       const Chunk& chunk = slot->chunks[i];
-      if (chunk.acknowledged || chunk.copies != 1 || now_ns < chunk.due_ns) continue;
+      if (chunk.acknowledged || chunk.copies >= kMostCopies || now_ns < chunk.due_ns) continue;
       ++counters_.sent_twice;
       return Give(*slot, i);
     }

@@ -116,6 +116,18 @@ TEST_F(RelayTest, ABulkFlowThatStalls) {
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 
+TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  Plan plan = Mixed(240);
+  plan.between = [&](size_t received) {
+    // The second oldest is a bulk flow: the express flow is the first one dialled.
+    if (received == 50 || received == 90 || received == 130) relay_->Befall(1, Fault::kStall);
+  };
+  EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
 TEST_F(RelayTest, WhenAllStallTheSenderSaysSo) {
   Connect(FourFlows(1));
   ASSERT_TRUE(Exchange(*link_, {.sizes = {1, 1 << 20}}));
