@@ -54,7 +54,9 @@ def _connection(item: "NetConnection") -> "Text":
     line.append(f" · {item.messages} messages")
     if item.kinds is not None:
         kinds = item.kinds
-        line.append(f" ({kinds.eager} eager, {kinds.direct} direct, {kinds.bulk} bulk)")
+        line.append(f" ({kinds.eager} eager, {kinds.bulk} bulk)")
+    if item.uncopied_bytes:
+        line.append(f" · {size_text(item.uncopied_bytes)} without a copy")
     return line
 
 

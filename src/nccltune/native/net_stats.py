@@ -124,10 +124,11 @@ def decode(data: bytes, now_ns: int) -> Page | None:
     if not fits or page > len(data) or head + count * stride > page or role > 1:
         raise _damaged(f"{count} flows of {stride} bytes behind {head}, in {len(data)}")
     sends = role == 0
-    (
-        *(requests, messages, total, eager, chunks, again, twice, late, stashed, ends, back),
-        *(uncopied, _, drops),
-    ) = _COUNTERS.unpack_from(data, _COUNTERS_AT)
+    counters = _COUNTERS.unpack_from(data, _COUNTERS_AT)
+    requests, messages, total, eager, chunks, again, twice, late, stashed, ends, back = counters[
+        :11
+    ]
+    uncopied, _, drops = counters[11:]
     raw = [_FLOW.unpack_from(data, head + i * stride) for i in range(count)]
     moved = sum(flow[4] for flow in raw)
     connection = NetConnection(

@@ -58,6 +58,7 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
     stats.counters().bytes = 3 << 20;
     stats.counters().eager = 4;
     stats.counters().sent_twice = 3;
+    stats.counters().uncopied_bytes = 1 << 20;
     FlowStats first = stats.NextFlow();
     first.Moved(1 << 20, 40);
     first.SetRate(2.5e8);
@@ -74,7 +75,8 @@ TEST_F(ConnectionStatsTest, OneLineAtTheEndSaysWhatEachFlowCarried) {
   ASSERT_EQ(Lines().size(), 1U);
   EXPECT_EQ(Lines()[0],
             "INFO 16 NET/nccltune: closed: sent to 10.0.0.2:5000 on eth0 3.00 MiB in 0.0 s, "
-            "11 messages (4 eager), 90 chunks, given up 1, sent twice 3, dial-agains 1; "
+            "11 messages (4 eager), 90 chunks, 1.00 MiB without a copy, given up 1, sent twice 3, "
+            "dial-agains 1; "
             "express 0 B 0.0 %, flows 1.00 MiB 33.3 % 250 MB/s taken over 1 | 2.00 MiB 66.7 % "
             "deaths 1");
 }
