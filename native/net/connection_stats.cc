@@ -164,8 +164,9 @@ std::string ConnectionStats::Summary(int64_t now_ns) const {
                      std::to_string(counters.messages) + " messages";
   if (sends) line += " (" + std::to_string(counters.eager) + " eager)";
   line += ", " + std::to_string(chunks) + " chunks";
-  if (counters.uncopied_bytes != 0)
+  if (counters.uncopied_bytes != 0) {
     line += ", " + SizeText(counters.uncopied_bytes) + " without a copy";
+  }
   AddCount(&line, ", ", "given up", counters.requests - counters.messages);
   AddCount(&line, ", ", "sent twice", counters.sent_twice);
   AddCount(&line, ", ", "sent again", counters.sent_again);

@@ -99,10 +99,13 @@ void Worker::Run() {
   int64_t worked_ns = NowNs();
   while (!stop_) {
     if (Turn(0)) {
+      idle_ = false;
       worked_ns = NowNs();
       continue;
     }
+    if (!idle_.load(std::memory_order_relaxed)) idle_ = true;
     if (NowNs() - worked_ns < kLookNs) continue;
+    idle_ = false;
     asleep_ = true;
     // Once more: somebody may have looked at `asleep_` just before. Who wakes us in this very
     // moment has taken the mark away, and must find us awake.

@@ -57,6 +57,8 @@ class Worker {
   // before, in the order of all (seq_cst). From any thread; costs nothing while it is awake.
   void Wake();
   bool asleep() const { return asleep_.load(); }
+  // It is awake and has found nothing to do since somebody relied on it: the caller now does.
+  bool TakeIdle() { return idle_.load(std::memory_order_relaxed) && idle_.exchange(false); }
 
   size_t tasks() const { return count_.load(std::memory_order_relaxed); }
 
@@ -72,6 +74,7 @@ class Worker {
   uint64_t last_number_ = 0;
   std::atomic<size_t> count_{0};
   std::atomic<bool> asleep_{false};
+  std::atomic<bool> idle_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -354,7 +354,7 @@ void Sender::OweAgain(uint64_t number, uint32_t chunk) {
 void Sender::WakeSome() {
   uint64_t wanted = 1 + pending_.load() / kBytesAThread;
   for (const auto& flow : flows_) {
-    if (flow->free() && !flow->worker().asleep() && --wanted == 0) return;
+    if (flow->free() && flow->worker().TakeIdle() && --wanted == 0) return;
   }
   int woken = 0;
   for (const auto& flow : flows_) {

@@ -129,7 +129,8 @@ class Sender {
   void OweAgain(uint64_t number, uint32_t chunk);
   void Settle(SendSlot& slot);
   void Free(SendSlot& slot);
-  // Wakes two at most where too few are awake: who takes a chunk and leaves some wakes the next.
+  // Wakes two at most where too few are awake and idle: who takes a chunk and leaves some wakes the
+  // next.
   void WakeSome();
   void WakeAll();
   void Fail(abi::Result result, const std::string& why);
