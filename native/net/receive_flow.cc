@@ -17,6 +17,8 @@ constexpr uint64_t kTellBytes = 2 * kFullChunk;
 constexpr uint64_t kTellEagerMessages = 32;
 constexpr uint64_t kTellEagerBytes = 128 << 10;
 constexpr int64_t kTellEagerNs = 2 * kNsPerMs;
+// Of what is read and not told when the application looks no more.
+constexpr int64_t kTellLaterNs = 500 * kNsPerMs;
 constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
 constexpr int64_t kTellWaitingNs = kNsPerSecond;
 constexpr int64_t kBetweenTicksNs = 100 * kNsPerMs;
@@ -311,8 +313,13 @@ int64_t ExpressIn::NextNs() const {
   return Incoming::NextNs();
 }
 
+int64_t ExpressIn::NextUpNs() const { return NowNs() + kTellLaterNs; }
+
 bool ExpressIn::WorkUp(int64_t now_ns) {
-  if ((told_ & (EPOLLIN | kGone)) == 0) return false;
+  if ((told_ & (EPOLLIN | kGone)) == 0) {
+    Acknowledge(now_ns);
+    return false;
+  }
   if ((told_ & kGone) != 0) gone_ = true;
   told_ = 0;
   ReadAll(now_ns);
@@ -322,7 +329,11 @@ bool ExpressIn::WorkUp(int64_t now_ns) {
 void ExpressIn::ReadAll(int64_t now_ns) {
   while ((large_ || Parse(now_ns)) && ReadMore(now_ns)) continue;
   if (up() && !large_) Parse(now_ns);
-  if (!up() || frames_ == frames_told_) return;
+  if (up()) Acknowledge(now_ns);
+}
+
+void ExpressIn::Acknowledge(int64_t now_ns) {
+  if (frames_ == frames_told_) return;
   if (untold_since_ns_ == 0) untold_since_ns_ = now_ns;
   const bool enough =
       frames_ - frames_told_ >= kTellEagerMessages || bytes_untold_ >= kTellEagerBytes;

@@ -134,11 +134,12 @@ class ExpressIn final : public Incoming {
 
  protected:
   bool WorkUp(int64_t now_ns) override;
-  int64_t NextUpNs() const override { return INT64_MAX; }
+  int64_t NextUpNs() const override;
   void Reset() override;
 
  private:
   void ReadAll(int64_t now_ns);
+  void Acknowledge(int64_t now_ns);
   // False: nothing more is there, or the flow is down.
   bool ReadMore(int64_t now_ns);
   // False: the rest has to wait.

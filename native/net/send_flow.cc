@@ -28,6 +28,9 @@ constexpr int64_t kHeldLookNs = 20 * kNsPerMs;
 constexpr int64_t kDyingTooLongNs = 10 * kNsPerSecond;
 // Of a flow that has delivered nothing yet: its path may be dead.
 constexpr int64_t kFirstPatienceNs = 200 * kNsPerMs;
+// Small messages of which nothing was heard for so long are sent by bulk flows as well. A peer that
+// reads and then looks no more tells after half a second.
+constexpr int64_t kUnheardNs = 2 * kNsPerSecond;
 constexpr uint32_t kGone = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
 
 // For those who ask for no more of it than its request.
@@ -447,9 +450,15 @@ bool ExpressOut::Work(int64_t now_ns) {
   return worked;
 }
 
+int64_t ExpressOut::NextUpNs() const {
+  return NowNs() + (sender_.express_late() ? kBetweenTicksNs : kUnheardNs / 2);
+}
+
 bool ExpressOut::WorkUp(int64_t now_ns) {
-  if ((told_ & kGone) != 0) ReadNotes(now_ns);
+  const bool unheard = sender_.unheard_since_ns() < now_ns - kUnheardNs;
+  if ((told_ & kGone) != 0 || unheard) ReadNotes(now_ns);
   if (!up()) return true;
+  if (unheard && sender_.unheard_since_ns() < now_ns - kUnheardNs) sender_.ExpressIsLate();
   const bool tried = !left_.empty() && (told_ & EPOLLOUT) != 0;
   told_ = 0;
   return tried && Flush(now_ns);

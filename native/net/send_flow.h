@@ -175,6 +175,7 @@ class ExpressOut final : public Outgoing {
  protected:
   bool WorkUp(int64_t now_ns) override;
   void WentDown() override;
+  int64_t NextUpNs() const override;
 
  private:
   bool Flush(int64_t now_ns);

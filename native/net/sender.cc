@@ -85,7 +85,7 @@ Sender::~Sender() {
 bool Sender::IsEager(size_t bytes) const {
   const size_t limit = surroundings_.settings.eager_bytes;
   const bool small = bytes <= limit || (bursts.MayWrite(NowNs()) && bytes <= kMostEager * limit);
-  return small && express_->up() && unheard_bytes_ + bytes <= kMostUnheardBytes;
+  return small && express_->up() && !express_late_ && unheard_bytes_ + bytes <= kMostUnheardBytes;
 }
 
 abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
@@ -144,6 +144,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
     slot.open = 1;
     slot.chunks.push_back({.offset = 0, .length = static_cast<uint32_t>(bytes)});
     ++counters_.eager;
+    if (unheard_ == 0) unheard_since_ns_ = NowNs();
     ++unheard_;
     unheard_bytes_ += bytes;
     if (!spare_.empty()) {
@@ -292,6 +293,8 @@ void Sender::AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_
   const std::scoped_lock lock(mutex_);
   progress_ns_ = now_ns;
   for (const uint64_t number : numbers) AcknowledgeChunk(number, 0);
+  if (unheard_ != 0) unheard_since_ns_ = now_ns;
+  express_late_ = false;
 }
 
 void Sender::AcknowledgeChunk(uint64_t number, uint32_t chunk) {
@@ -316,7 +319,7 @@ void Sender::Settle(SendSlot& slot) {
 
 void Sender::Free(SendSlot& slot) {
   if (slot.eager) {
-    --unheard_;
+    if (--unheard_ == 0) unheard_since_ns_ = INT64_MAX;
     unheard_bytes_ -= slot.total;
     spare_.push_back(std::move(slot.copy));
   }
@@ -335,9 +338,22 @@ void Sender::Owed(std::span<const Frame> frames) {
   WakeSome();
 }
 
+void Sender::ExpressIsLate() {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (express_late_.exchange(true)) return;
+    for (uint64_t number = oldest_; number < next_; ++number) {
+      const SendSlot* const slot = Find(number);
+      if (slot != nullptr && slot->eager && slot->chunks[0].copies == 0) OweAgain(number, 0);
+    }
+  }
+  WakeSome();
+}
+
 void Sender::OwedExpress(std::span<const uint64_t> numbers) {
   {
     const std::scoped_lock lock(mutex_);
+    express_late_ = false;
     for (const uint64_t number : numbers) OweAgain(number, 0);
   }
   WakeSome();

@@ -92,6 +92,9 @@ class Sender {
   void AcknowledgedExpress(std::span<const uint64_t> numbers, int64_t now_ns);
   // The peer lives, but its application makes us wait.
   void PeerWaits(int64_t now_ns) { progress_ns_ = now_ns; }
+  // Nothing is heard of the express flow: what it owes is sent by others, and so is what comes,
+  // until something is heard.
+  void ExpressIsLate();
   // A flow is gone: what it owes is sent by others.
   void Owed(std::span<const Frame> frames);
   void OwedExpress(std::span<const uint64_t> numbers);
@@ -104,6 +107,9 @@ class Sender {
   // Something was given to bulk flows and is not acknowledged.
   bool owing() const { return owing_.load() != 0; }
   uint64_t reclaims() const { return reclaims_.load(); }
+  bool express_late() const { return express_late_.load(); }
+  // Since when eager messages wait for a word of the peer; INT64_MAX: none does.
+  int64_t unheard_since_ns() const { return unheard_since_ns_.load(); }
   bool failed() const { return error_.load() != abi::kSuccess; }
   // A flow came up or went down. `gone`: the peer's listener is not there any more.
   void FlowsChanged(int64_t now_ns, bool gone, const std::string& why);
@@ -167,6 +173,8 @@ class Sender {
   std::atomic<uint64_t> owing_ = 0;
   std::atomic<uint64_t> reclaims_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
+  std::atomic<int64_t> unheard_since_ns_ = INT64_MAX;
+  std::atomic<bool> express_late_ = false;
   alignas(kCacheLine) std::atomic<abi::Result> error_ = abi::kSuccess;
 
   std::vector<std::unique_ptr<SendFlow>> flows_;

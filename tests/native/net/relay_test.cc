@@ -14,6 +14,7 @@
 #include "net/clock.h"
 #include "net/link.h"
 #include "net/receiver.h"
+#include "net/sender.h"
 
 namespace nccltune::net {
 namespace {
@@ -125,6 +126,19 @@ TEST_F(RelayTest, WhatSeveralStalledFlowsHoldIsSentByOthers) {
     if (received == 50 || received == 90 || received == 130) relay_->Befall(1, Fault::kStall);
   };
   EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
+}
+
+TEST_F(RelayTest, SmallMessagesGoOnWithoutTheExpressFlow) {
+  Connect(FourFlows());
+  link_->CloseListener();
+  Plan plan = {.sizes = std::vector<size_t>(400, 900)};
+  plan.between = [&](size_t received) {
+    // The first one dialled.
+    if (received == 50) relay_->Befall(0, Fault::kStall);
+  };
+  EXPECT_TRUE(Exchange(*link_, plan));
+  EXPECT_TRUE(link_->sender->express_late());
   EXPECT_FALSE(HasLine(TakeLines(), {"WARN"}));
 }
 

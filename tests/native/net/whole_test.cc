@@ -124,13 +124,17 @@ TEST_F(WholeNetNewestTest, OfOneFlow) {
   ExpectMessages(outcome, 60);
 }
 
+// Small messages alone, which are complete at once, as well.
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
-  const Outcome outcome =
-      RunCommand("NCCLTUNE_NET_TIMEOUT=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
-                 " transfer --messages 100000000 --sizes 1M --stop-after 300 --fork"
-                 " --plugin " NET_PLUGIN);
-  ASSERT_EQ(outcome.status, 0) << outcome.output;
-  ExpectLoss(outcome);
+  for (const char* const sizes : {"1M", "1K"}) {
+    const Outcome outcome = RunCommand(
+        std::string("NCCLTUNE_NET_TIMEOUT=1 NCCL_SOCKET_IFNAME=lo " NET_HOST
+                    " transfer --messages 100000000 --direction forward --stop-after 300 --fork"
+                    " --plugin " NET_PLUGIN " --sizes ") +
+        sizes);
+    ASSERT_EQ(outcome.status, 0) << outcome.output;
+    ExpectLoss(outcome);
+  }
 }
 
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForAWhileIsNoError) {
