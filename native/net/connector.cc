@@ -59,7 +59,6 @@ Connector::Connector(const Surroundings& surroundings, const Device& device,
   hello.token = invitation.token;
   hello.connection = RandomNumber();
   hello.flows = static_cast<uint16_t>(flows + 1);
-  hello.eager_bytes = static_cast<uint32_t>(surroundings.settings.eager_bytes);
   for (uint16_t flow = 0; flow < hello.flows; ++flow) {
     hello.flow = flow;
     const size_t nic = flow == 0 ? 0 : NicOfFlow(nics, flow - 1U);

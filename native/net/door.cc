@@ -168,10 +168,13 @@ bool Door::Hear(Stranger& stranger, int64_t now_ns) {
     return false;
   }
   if (hello->release != kWireRelease) {
-    surroundings_.log.Warn("a peer at " + PeerEnd(stranger.socket.fd()).Name() +
-                           " speaks release " + std::to_string(hello->release) +
-                           " of the wire format, this is " + std::to_string(kWireRelease) +
-                           ": install one version of nccltune on all nodes");
+    // Each of its flows comes by.
+    if (!std::exchange(other_release_told_, true)) {
+      surroundings_.log.Warn("a peer at " + PeerEnd(stranger.socket.fd()).Name() +
+                             " speaks release " + std::to_string(hello->release) +
+                             " of the wire format, this is " + std::to_string(kWireRelease) +
+                             ": install one version of nccltune on all nodes");
+    }
     Answer(stranger.socket, Verdict::kOtherRelease);
     return false;
   }
@@ -195,7 +198,6 @@ void Door::LetIn(const Hello& hello, Socket socket, int64_t now_ns) {
   Arriving& arriving = arriving_[hello.connection];
   if (arriving.party.sockets.empty()) {
     arriving.party.connection = hello.connection;
-    arriving.party.eager_bytes = hello.eager_bytes;
     arriving.party.sockets.resize(hello.flows);
     arriving.since_ns = now_ns;
   }

@@ -30,7 +30,6 @@ class Receiver;
 // All flows of a new connection.
 struct Party {
   uint64_t connection = 0;
-  uint32_t eager_bytes = 0;
   std::vector<Socket> sockets;  // by flow; the express flow's first
 };
 
@@ -92,6 +91,7 @@ class Door final : public Task {
   std::map<uint64_t, Receiver*> served_;  // null: its receiver is being made
   std::set<uint64_t> ended_;
   bool open_to_new_ = true;
+  bool other_release_told_ = false;
   bool waiting_ = false;                // in a backlog
   std::atomic<bool> somebody_ = false;  // before the door
   uint64_t turned_away_ = 0;

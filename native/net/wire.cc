@@ -52,7 +52,7 @@ bool Same(const Token& a, const Token& b) {
   return difference == std::byte{0};
 }
 
-// Type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, eager 4, zero.
+// Type 1, zero 1, release 2, magic 4, token 16, connection 8, flow 2, flows 2, zero.
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   auto bytes = Begun<kHelloBytes>(FrameType::kHello);
   const std::span<std::byte> to(bytes);
@@ -62,7 +62,6 @@ std::array<std::byte, kHelloBytes> Encode(const Hello& hello) {
   Put(to, 24, hello.connection);
   Put(to, 32, hello.flow);
   Put(to, 34, hello.flows);
-  Put(to, 36, hello.eager_bytes);
   return bytes;
 }
 
@@ -75,10 +74,8 @@ std::optional<Hello> DecodeHello(std::span<const std::byte, kHelloBytes> bytes) 
   hello.connection = Get<uint64_t>(bytes, 24);
   hello.flow = Get<uint16_t>(bytes, 32);
   hello.flows = Get<uint16_t>(bytes, 34);
-  hello.eager_bytes = Get<uint32_t>(bytes, 36);
-  const bool fits = hello.flows >= 2 && hello.flows <= kMostFlows && hello.flow < hello.flows &&
-                    hello.eager_bytes <= kLongestChunk;
-  if (!fits || !Zero(bytes.subspan(1, 1)) || !Zero(bytes.subspan(40))) return std::nullopt;
+  const bool fits = hello.flows >= 2 && hello.flows <= kMostFlows && hello.flow < hello.flows;
+  if (!fits || !Zero(bytes.subspan(1, 1)) || !Zero(bytes.subspan(36))) return std::nullopt;
   return hello;
 }
 

@@ -49,7 +49,6 @@ struct Hello {
   uint64_t connection = 0;
   uint16_t flow = 0;   // 0: the express flow
   uint16_t flows = 0;  // of the connection, the express flow among them
-  uint32_t eager_bytes = 0;
 };
 
 enum class Verdict : uint8_t { kTaken = 1, kOtherRelease = 2, kUnknownConnection = 3 };

@@ -46,7 +46,6 @@ class DoorTest : public testing::Test {
     hello.connection = connection;
     hello.flow = flow;
     hello.flows = flows;
-    hello.eager_bytes = 1000;
     return hello;
   }
 
@@ -126,7 +125,6 @@ TEST_F(DoorTest, AConnectionIsTakenWhenAllItsFlowsAreThere) {
   const std::optional<Party> party = AwaitParty();
   ASSERT_TRUE(party.has_value());
   EXPECT_EQ(party->connection, 77U);
-  EXPECT_EQ(party->eager_bytes, 1000U);
   ASSERT_EQ(party->sockets.size(), 3U);
   for (const Socket& socket : party->sockets) EXPECT_TRUE(socket.open());
   for (Stranger& flow : flows) {

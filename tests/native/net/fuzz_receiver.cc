@@ -49,7 +49,6 @@ class Case {
  public:
   explicit Case(std::span<const uint8_t> bytes)
       : in_(bytes), connection_(++Shared::Get().connections), flows_(2 + in_.Below(3)) {
-    eager_ = static_cast<uint32_t>(std::array<size_t, 3>{0, 1024, 32 << 10}[in_.Below(3)]);
     for (size_t i = 0; i < flows_.size(); ++i) SayHello(i);
     const int64_t until = NowNs() + kLongestNs;
     while (receiver_ == nullptr) {
@@ -109,7 +108,6 @@ class Case {
     hello.connection = connection_;
     hello.flow = static_cast<uint16_t>(flow);
     hello.flows = static_cast<uint16_t>(flows_.size());
-    hello.eager_bytes = eager_;
     return hello;
   }
 
@@ -308,7 +306,6 @@ class Case {
 
   FuzzInput in_;
   uint64_t connection_;
-  uint32_t eager_ = 0;
   std::vector<FuzzSocket> flows_;
   std::vector<FuzzSocket> strangers_;
   Receiver* receiver_ = nullptr;

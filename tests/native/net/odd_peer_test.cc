@@ -47,7 +47,6 @@ class OddPeerTest : public testing::Test {
     hello.connection = 4711;
     hello.flow = flow;
     hello.flows = 2;
-    hello.eager_bytes = 1 << 10;
     auto stranger = std::make_unique<Stranger>(link_.end());
     stranger->Say(Encode(hello));
     return stranger;

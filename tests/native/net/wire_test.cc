@@ -26,7 +26,6 @@ Hello SomeHello() {
   hello.connection = 0x0123456789abcdefU;
   hello.flow = 3;
   hello.flows = 9;
-  hello.eager_bytes = 32 << 10;
   return hello;
 }
 
@@ -54,7 +53,6 @@ TEST(Wire, AHelloComesBackAsItWas) {
   EXPECT_EQ(read->connection, hello.connection);
   EXPECT_EQ(read->flow, hello.flow);
   EXPECT_EQ(read->flows, hello.flows);
-  EXPECT_EQ(read->eager_bytes, hello.eager_bytes);
 }
 
 TEST(Wire, AHelloIsLittleEndianOnEveryHost) {
@@ -100,16 +98,6 @@ TEST(Wire, AHelloIsRefusedWhoseFlowsDoNotFit) {
   EXPECT_FALSE(decodes(UINT16_MAX, 2));
   EXPECT_FALSE(decodes(0, kMostFlows + 1));
   EXPECT_FALSE(decodes(0, UINT16_MAX));
-}
-
-TEST(Wire, AHelloIsRefusedWhoseMessagesAreLongerThanAChunk) {
-  Hello hello = SomeHello();
-  hello.eager_bytes = kLongestChunk;
-  EXPECT_TRUE(DecodeHello(Encode(hello)).has_value());
-  hello.eager_bytes = kLongestChunk + 1;
-  EXPECT_FALSE(DecodeHello(Encode(hello)).has_value());
-  hello.eager_bytes = UINT32_MAX;
-  EXPECT_FALSE(DecodeHello(Encode(hello)).has_value());
 }
 
 TEST(Wire, OfAHelloOfAnotherReleaseOnlyReleaseAndTokenAreRead) {
