@@ -50,7 +50,7 @@ demo: $(VENV)/.installed
 	$(BIN)/nccltune demo
 	@echo "(nccltune is $(BIN)/nccltune: source $(BIN)/activate puts it on the PATH)" >&2
 
-test: test-python test-native
+test: test-native test-python
 
 test-native: ctest-dev
 

@@ -11,10 +11,15 @@ function(nccltune_skipped_test name reason)
 endfunction()
 
 # nccltune_test(NAME SOURCES... LIBRARIES...): one GoogleTest program; each of its tests is a test
-# of CTest. Does nothing when GoogleTest is missing.
+# of CTest, or under sanitizers all of them are one. Does nothing when GoogleTest is missing.
+# ONE_THREAD [FILTER]: the program's tests, or those that fit the filter, tell the thread sanitizer
+# nothing: one thread computes, or other processes do.
 function(nccltune_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ONE_THREAD" "SOURCES;LIBRARIES;DEFINITIONS")
   if(NOT GTest_FOUND)
+    return()
+  endif()
+  if(NCCLTUNE_SANITIZE STREQUAL "thread" AND arg_ONE_THREAD STREQUAL "*")
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
@@ -34,6 +39,18 @@ function(nccltune_test name)
       target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <algorithm> <thread>)
       set_property(GLOBAL PROPERTY NCCLTUNE_FIRST_TEST ${name})
     endif()
+  endif()
+  if(NCCLTUNE_SANITIZE)
+    # A sanitized process takes a tenth of a second to start.
+    set(filter "")
+    if(NCCLTUNE_SANITIZE STREQUAL "thread" AND arg_ONE_THREAD)
+      set(filter --gtest_filter=-${arg_ONE_THREAD})
+    endif()
+    add_test(NAME ${name} COMMAND ${name} ${filter})
+    # The largest first.
+    list(LENGTH arg_SOURCES cost)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 300 COST ${cost})
+    return()
   endif()
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 120)
