@@ -12,10 +12,11 @@ endfunction()
 
 # nccltune_test(NAME SOURCES... LIBRARIES...): one GoogleTest program; each of its tests is a test
 # of CTest, or under sanitizers all of them are one. Does nothing when GoogleTest is missing.
+# SHARDS N: under sanitizers N tests, each with a part of the program's, for what takes long.
 # ONE_THREAD [FILTER]: the program's tests, or those that fit the filter, tell the thread sanitizer
 # nothing: one thread computes, or other processes do.
 function(nccltune_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ONE_THREAD" "SOURCES;LIBRARIES;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "ONE_THREAD;SHARDS" "SOURCES;LIBRARIES;DEFINITIONS")
   if(NOT GTest_FOUND)
     return()
   endif()
@@ -46,10 +47,17 @@ function(nccltune_test name)
     if(NCCLTUNE_SANITIZE STREQUAL "thread" AND arg_ONE_THREAD)
       set(filter --gtest_filter=-${arg_ONE_THREAD})
     endif()
-    add_test(NAME ${name} COMMAND ${name} ${filter})
+    if(NOT arg_SHARDS)
+      set(arg_SHARDS 1)
+    endif()
     # The largest first.
     list(LENGTH arg_SOURCES cost)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300 COST ${cost})
+    foreach(shard RANGE 1 ${arg_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}.${shard} COMMAND ${name} ${filter})
+      set_tests_properties(${name}.${shard} PROPERTIES TIMEOUT 300 COST ${cost}
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
     return()
   endif()
   gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60
