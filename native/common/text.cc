@@ -49,6 +49,19 @@ std::optional<uint64_t> ParseUnsigned(std::string_view text) {
   return value;
 }
 
+std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts,
+                            std::string_view separator, size_t most) {
+  constexpr size_t kRoomForRest = std::string_view(" and 9999 more").size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string text = (i == 0 ? std::string() : std::string(separator)) + parts[i];
+    if (line.size() + text.size() + kRoomForRest > most) {
+      return line + " and " + std::to_string(parts.size() - i) + " more";
+    }
+    line += text;
+  }
+  return line;
+}
+
 std::string Hex64(uint64_t value) {
   std::string digits(16, '0');
   for (size_t i = 16; i-- > 0; value >>= 4U) digits[i] = kHexDigits[value & 0xfU];

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,11 @@ std::string Printable(std::string_view text, size_t longest);
 
 // A whole decimal number of digits only; empty for anything else, also for overflow.
 std::optional<uint64_t> ParseUnsigned(std::string_view text);
+
+// `line` and the parts behind it, as many as leave it at `most` characters or fewer; of the others
+// it says how many they are.
+std::string WithAsManyAsFit(std::string line, std::span<const std::string> parts,
+                            std::string_view separator, size_t most);
 
 std::string Hex64(uint64_t value);  // 16 lower-case digits
 

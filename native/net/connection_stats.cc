@@ -5,16 +5,16 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "abi/nccl_types.h"
+#include "common/text.h"
 #include "net/clock.h"
 
 namespace nccltune::net {
 namespace {
 
-// NCCL cuts a line at 1024 characters, its own words before it counted.
 constexpr size_t kLongestSummary = 700;
 
 // What all connections of this process may warn of together.
@@ -175,16 +175,9 @@ std::string ConnectionStats::Summary(int64_t now_ns) const {
   AddCount(&line, ", ", "deaths of flows", counters.flow_ends);
   AddCount(&line, ", ", "dial-agains", dials);
   line += "; express " + FlowText(page_.flows().front(), bytes) + ", flows ";
-  constexpr size_t kRoomForRest = std::string_view(" and 99 more").size();
-  for (size_t i = 0; i < bulk.size(); ++i) {
-    const std::string text = (i == 0 ? "" : " | ") + FlowText(bulk[i], bytes);
-    if (line.size() + text.size() + kRoomForRest > kLongestSummary) {
-      line += " and " + std::to_string(bulk.size() - i) + " more";
-      break;
-    }
-    line += text;
-  }
-  return line;
+  std::vector<std::string> texts;
+  for (const FlowBlock& flow : bulk) texts.push_back(FlowText(flow, bytes));
+  return WithAsManyAsFit(std::move(line), texts, " | ", kLongestSummary);
 }
 
 }  // namespace nccltune::net

@@ -2,12 +2,9 @@
 #include "net/flow_stats.h"
 
 #include <linux/sockios.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
-#include <cstddef>
+#include <optional>
 
 #include "net/clock.h"
 #include "net/socket.h"
@@ -52,14 +49,11 @@ void FlowStats::Look(int64_t now_ns, int fd, bool busy) {
   }
   if (now_ns - path_ns_ < kAskPathNs) return;
   path_ns_ = now_ns;
-  tcp_info info = {};
-  socklen_t length = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
-  Set(block_.retransmits, info.tcpi_total_retrans);
-  // Since Linux 4.6; before, and without a sample, all bits are set.
-  const bool known = length >= offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt);
-  if (known && info.tcpi_min_rtt != UINT32_MAX) {
-    Set(block_.min_rtt_ns, uint64_t{info.tcpi_min_rtt} * 1000);
+  const std::optional<PathFacts> path = ReadPathFacts(fd);
+  if (!path) return;
+  Set(block_.retransmits, path->retransmits);
+  if (path->shortest_round_trip_ns != 0) {
+    Set(block_.min_rtt_ns, static_cast<uint64_t>(path->shortest_round_trip_ns));
   }
 }
 

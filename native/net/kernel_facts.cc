@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "common/text.h"
 #include "net/interfaces.h"
@@ -82,17 +83,10 @@ std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
   line += LimitText("tcp_wmem", facts.tcp_wmem_max);
   line += "; zero copy " + ZeroCopyText(settings.zero_copy, facts);
   line += "; " + Counted(static_cast<int>(nics.size()), "NIC");
-  // NCCL cuts a line at 1024 characters, its own words before it counted.
-  constexpr size_t kRoomForRest = std::string_view(" and 9999 more").size();
-  for (size_t i = 0; i < nics.size(); ++i) {
-    const std::string text = (i == 0 ? ": " : ", ") + NicText(nics[i]);
-    if (line.size() + text.size() + kRoomForRest > kMostInitLine) {
-      if (i > 0) line += " and " + std::to_string(nics.size() - i) + " more";
-      break;
-    }
-    line += text;
-  }
-  return line;
+  if (nics.empty()) return line;
+  std::vector<std::string> texts;
+  for (const Nic& nic : nics) texts.push_back(NicText(nic));
+  return WithAsManyAsFit(line + ": ", texts, ", ", kMostInitLine);
 }
 
 }  // namespace nccltune::net

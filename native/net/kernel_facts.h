@@ -44,7 +44,7 @@ int UsableCpus(int affinity, const KernelRoots& roots);
 std::string BytesText(uint64_t bytes);
 
 // What the log says at init: what was taken, what was found. At most kMostInitLine characters: NICs
-// that would make it longer are counted only.
+// that would make it longer are counted only. NCCL cuts a line at 1024, its own words counted.
 inline constexpr size_t kMostInitLine = 700;
 std::string InitLine(std::span<const Nic> nics, const KernelFacts& facts,
                      const NetSettings& settings, int flows, int threads);

@@ -8,7 +8,7 @@
 
 namespace nccltune::net {
 
-// Threads of the process's pool: as set, else a quarter of `cpus`, 2 to 16.
+// Threads of the process's pool: as set, else three for four of `cpus`, 2 to 24.
 int PoolThreads(const NetSettings& settings, int cpus);
 // With the CPUs that the process might use when it first asked.
 int PoolThreads(const NetSettings& settings);

@@ -208,7 +208,8 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
   rate_.Acknowledged(now_ns, bytes, done.back().mark);
   if (now_ns - path_asked_ns_ > kBetweenTicksNs) {
     path_asked_ns_ = now_ns;
-    rate_.SetPathRoundTrip(ShortestRoundTripNs(socket_.fd()));
+    rate_.SetPathRoundTrip(
+        ReadPathFacts(socket_.fd()).value_or(PathFacts()).shortest_round_trip_ns);
   }
   shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
   stats_.Moved(bytes, count);
@@ -392,8 +393,7 @@ void SendFlow::Close(Pool& pool) {
     return;
   }
   // Half of a frame is no end that is meant.
-  if (pinned_) sender_.Written(frames_.back());
-  pinned_ = false;
+  if (pinned_) LetGo();
   socket_.Close();
 }
 

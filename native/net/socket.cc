@@ -109,13 +109,17 @@ bool Ending::Step() {
   return !moved.later() || !told || on_its_way == 0;
 }
 
-int64_t ShortestRoundTripNs(int fd) {
+std::optional<PathFacts> ReadPathFacts(int fd) {
   tcp_info info = {};
   socklen_t length = sizeof(info);
-  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return std::nullopt;
+  PathFacts facts = {.shortest_round_trip_ns = 0, .retransmits = info.tcpi_total_retrans};
   // Since Linux 4.6; before, and without a sample, all bits are set.
   const bool known = length >= offsetof(tcp_info, tcpi_min_rtt) + sizeof(info.tcpi_min_rtt);
-  return known && info.tcpi_min_rtt != UINT32_MAX ? int64_t{info.tcpi_min_rtt} * 1000 : 0;
+  if (known && info.tcpi_min_rtt != UINT32_MAX) {
+    facts.shortest_round_trip_ns = int64_t{info.tcpi_min_rtt} * 1000;
+  }
+  return facts;
 }
 
 socklen_t Endpoint::length() const {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -65,8 +66,13 @@ class Ending {
   std::vector<std::byte> rest_;
 };
 
-// Of the path, as the kernel has seen it; 0 where it does not know.
-int64_t ShortestRoundTripNs(int fd);
+// What the kernel has seen of the path.
+struct PathFacts {
+  int64_t shortest_round_trip_ns = 0;  // 0: it does not know
+  uint64_t retransmits = 0;            // segments
+};
+// Nothing: it does not say.
+std::optional<PathFacts> ReadPathFacts(int fd);
 
 // An endpoint of a peer or of ours.
 struct Endpoint {

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdarg>
-#include <cstdio>
 #include <string>
+
+#include "log_line.h"
 
 namespace nccltune {
 namespace {
@@ -20,12 +20,11 @@ Line last_line;
 
 [[gnu::format(printf, 5, 6)]] void Keep(abi::LogLevel level, unsigned long flags, const char*, int,
                                         const char* format, ...) {
-  std::array<char, 4096> text{};
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
+  const std::string text = LogText(format, arguments);
   va_end(arguments);
-  last_line = {level, flags, text.data()};
+  last_line = {level, flags, text};
 }
 
 TEST(Log, PassesLevelSubsystemsAndText) {

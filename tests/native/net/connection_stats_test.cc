@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
+#include "log_line.h"
 #include "net/clock.h"
 
 namespace nccltune::net {
@@ -24,13 +23,11 @@ std::vector<std::string>& Lines() {
 __attribute__((format(printf, 5, 6))) void Keep(abi::LogLevel level, unsigned long flags,
                                                 const char* /*file*/, int /*line*/,
                                                 const char* format, ...) {
-  std::array<char, 2048> text{};
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
+  const std::string text = LogText(format, arguments);
   va_end(arguments);
-  Lines().push_back((level == abi::kLogWarn ? "WARN " : "INFO ") + std::to_string(flags) + " " +
-                    text.data());
+  Lines().push_back(LevelName(level) + std::to_string(flags) + " " + text);
 }
 
 class ConnectionStatsTest : public testing::Test {

@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
+
+#include "log_line.h"
 
 namespace nccltune::net {
 namespace {
@@ -27,13 +28,12 @@ std::vector<std::string> lines_kept;
 
 void Keep(abi::LogLevel level, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
           const char* format, ...) {
-  std::array<char, 2048> text{};
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
+  const std::string text = LogText(format, arguments);
   va_end(arguments);
   const std::scoped_lock lock(lines_mutex);
-  lines_kept.push_back((level == abi::kLogWarn ? "WARN " : "INFO ") + std::string(text.data()));
+  lines_kept.push_back(LevelName(level) + text);
 }
 
 // A message that is under way.

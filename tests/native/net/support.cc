@@ -2,10 +2,10 @@
 #include "net/support.h"
 
 #include <cstdarg>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
+#include "log_line.h"
 #include "net/refusal.h"
 
 namespace nccltune::net {
@@ -23,14 +23,13 @@ std::vector<std::string> TakeLog() {
 
 void KeepLog(abi::LogLevel level, unsigned long flags, const char* /*file*/, int /*line*/,
              const char* format, ...) {
-  std::array<char, 2048> text{};
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
+  const std::string text = LogText(format, arguments);
   va_end(arguments);
   EXPECT_EQ(flags, kLogSubsystems);
   const std::lock_guard lock(log_mutex);
-  log_lines.push_back((level == abi::kLogWarn ? "WARN " : "INFO ") + std::string(text.data()));
+  log_lines.push_back(LevelName(level) + text);
 }
 
 }  // namespace nccltune::net

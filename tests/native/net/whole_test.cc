@@ -17,17 +17,6 @@ Outcome RunOurs(const std::string& arguments) {
                     " --fork --plugin " NET_PLUGIN);
 }
 
-void ExpectMessages(const Outcome& outcome, double messages) {
-  ASSERT_EQ(outcome.status, 0) << outcome.output;
-  const json::Value* const ranks = outcome.report.Find("ranks");
-  ASSERT_NE(ranks, nullptr) << outcome.output;
-  ASSERT_EQ(ranks->AsArray()->size(), 2U);
-  for (const json::Value& rank : *ranks->AsArray()) {
-    EXPECT_EQ(NumberOf(rank, "sent", "messages"), messages);
-    EXPECT_EQ(NumberOf(rank, "received", "messages"), messages);
-  }
-}
-
 // Rank 0 was told, in words that name the peer, and has nothing left of what the plugin had.
 void ExpectLoss(const Outcome& outcome) {
   const json::Value* const lost = outcome.report.Find("peer_lost");
@@ -135,6 +124,14 @@ TEST_F(WholeNetNewestTest, APeerThatIsStoppedForGoodIsAnError) {
     ASSERT_EQ(outcome.status, 0) << outcome.output;
     ExpectLoss(outcome);
   }
+}
+
+TEST_F(WholeNetNewestTest, AGibibyteArrives) {
+  const Outcome outcome =
+      RunOurs("transfer --direction forward --sizes 1G --messages 1 --window 1 --timeout 60");
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json::Value& receiver = outcome.report.Find("ranks")->AsArray()->back();
+  EXPECT_EQ(NumberOf(receiver, "received", "bytes"), double{1 << 30});
 }
 
 TEST_F(WholeNetNewestTest, APeerThatIsStoppedForAWhileIsNoError) {

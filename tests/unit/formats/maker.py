@@ -95,7 +95,7 @@ class Made:
     itemsize: int = 4
     root: int = 0
     headers: int = 22809
-    library: int = 22809
+    loaded: int = 22809
     stamps: bool = False
     per_iteration: bool = False
     cpu_time: bool = False
@@ -122,7 +122,7 @@ class Made:
 
     def head(self) -> Iterator[str]:
         if self.era == "2.17":
-            codes = f"nccl-headers={self.headers} nccl-library={self.library}"
+            codes = f"nccl-headers={self.headers} nccl-library={self.loaded}"
             yield f"# nccl-tests version 2.19.6 {codes}"
             yield f"# Collective test starting: {self.named}"
         sizes = [point.size for point in self.points] or [8]

@@ -203,7 +203,7 @@ def test_the_platform_is_written_once(tmp_path: Path) -> None:
 
 
 def test_platforms_that_disagree_are_noted(tmp_path: Path) -> None:
-    other = MADE.with_(gpu="Tesla T4", library=22903, headers=22903)
+    other = MADE.with_(gpu="Tesla T4", loaded=22903, headers=22903)
     result = do(tmp_path / "a", put(tmp_path / "1.txt"), put(tmp_path / "2.txt", other))
     assert result.platform is not None
     assert result.platform.gpu is None

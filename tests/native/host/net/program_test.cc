@@ -10,24 +10,7 @@
 namespace nccltune::host::net {
 namespace {
 
-class NetHostTest : public ::testing::Test {
- protected:
-  // The reports of both ranks, which show that this many messages went each way.
-  void ExpectMessages(const Outcome& outcome, double messages) {
-    EXPECT_EQ(outcome.status, 0) << outcome.output;
-    const json::Value* const ranks = outcome.report.Find("ranks");
-    ASSERT_NE(ranks, nullptr) << outcome.output;
-    ASSERT_EQ(ranks->AsArray()->size(), 2U);
-    for (const json::Value& rank : *ranks->AsArray()) {
-      EXPECT_EQ(NumberOf(rank, "sent", "messages"), messages);
-      EXPECT_EQ(NumberOf(rank, "received", "messages"), messages);
-    }
-    const json::Value& first = (*ranks->AsArray())[0];
-    const json::Value& second = (*ranks->AsArray())[1];
-    EXPECT_EQ(NumberOf(first, "sent", "bytes"), NumberOf(second, "received", "bytes"));
-    EXPECT_EQ(NumberOf(first, "received", "bytes"), NumberOf(second, "sent", "bytes"));
-  }
-};
+class NetHostTest : public ::testing::Test {};
 
 TEST_F(NetHostTest, TransfersEverySizeBothWays) {
   ExpectMessages(RunNaive("transfer --fork --connections 3 --window 32 --messages 100"), 300);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/net/support.h"
 
+#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -30,6 +31,21 @@ Outcome RunCommand(const std::string& command) {
 Outcome RunNaive(const std::string& arguments, const std::string& fault) {
   return RunCommand("NAIVE_FAULT=" + fault + " " NET_HOST " " + arguments +
                     " --plugin " NAIVE_NET_PLUGIN);
+}
+
+void ExpectMessages(const Outcome& outcome, double messages) {
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  const json::Value* const ranks = outcome.report.Find("ranks");
+  ASSERT_NE(ranks, nullptr) << outcome.output;
+  ASSERT_EQ(ranks->AsArray()->size(), 2U);
+  for (const json::Value& rank : *ranks->AsArray()) {
+    EXPECT_EQ(NumberOf(rank, "sent", "messages"), messages);
+    EXPECT_EQ(NumberOf(rank, "received", "messages"), messages);
+  }
+  const json::Value& first = (*ranks->AsArray())[0];
+  const json::Value& second = (*ranks->AsArray())[1];
+  EXPECT_EQ(NumberOf(first, "sent", "bytes"), NumberOf(second, "received", "bytes"));
+  EXPECT_EQ(NumberOf(first, "received", "bytes"), NumberOf(second, "sent", "bytes"));
 }
 
 double NumberOf(const json::Value& rank, const char* first, const char* second) {

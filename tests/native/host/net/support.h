@@ -21,6 +21,9 @@ Outcome RunCommand(const std::string& command);
 // nccltune-net-host with the tests' plugin, which has the fault of that name ("" for none).
 Outcome RunNaive(const std::string& arguments, const std::string& fault = "");
 
+// The reports of both ranks show that this many messages went each way, and all of their bytes.
+void ExpectMessages(const Outcome& outcome, double messages);
+
 // A number in the report, "ranks" 1 "sent" "messages" for example; -1 if there is none.
 double NumberOf(const json::Value& rank, const char* first, const char* second);
 
