@@ -83,7 +83,7 @@ void Door::Serve(const std::shared_ptr<Pool>& pool, uint64_t connection, Receive
     pool_ = pool;
   }
   // Not under the lock: the worker holds its own when it asks for ours.
-  worker_ = &pool->Pick(Pool::Role::kReceive);
+  worker_ = &pool->Pick(Pool::Role::kReceive, Pool::Kind::kOther);
   number_ = worker_->Add(this);
   for (const Socket& socket : listening_) worker_->Watch(number_, socket.fd(), EPOLLIN);
 }

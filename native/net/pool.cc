@@ -16,10 +16,19 @@
 namespace nccltune::net {
 namespace {
 
-// So long a thread looks for work before it sleeps. To look for eight times as long, or for as long
-// as pays, made bursts of 2 MiB on two connections slower (15 GB/s instead of 18 on 32 cores) and
-// cost a third more CPU: who looks takes from who works.
-constexpr int64_t kLookNs = 50'000;
+// So long a lookout looks for work before it sleeps, and so long the others do where there are
+// lookouts and where there are none. When all of 24 threads on 32 cores looked for 500 us, twice,
+// bursts took twice as long. To be woken takes a thread of a virtual machine 40 us.
+constexpr int64_t kLookoutNs = kNsPerMs;
+constexpr int64_t kOtherLookNs = 0;
+constexpr int64_t kOnlyLookNs = 50'000;
+constexpr size_t kMostLookouts = 2;
+
+// The first of them send, the others receive; one alone does both.
+size_t Senders(size_t workers) { return (workers + 1) / 2; }
+
+// Of `workers` that do the same.
+size_t Lookouts(size_t workers) { return std::min(workers / 3, kMostLookouts); }
 constexpr uint64_t kOwnEvent = 0;
 // So long a peer may take to read what was sent before a close, and the process's last one.
 constexpr int64_t kEndNs = 30 * kNsPerSecond;
@@ -44,8 +53,10 @@ class SignalsBlocked {
 
 }  // namespace
 
-Worker::Worker(int number)
-    : epoll_(epoll_create1(EPOLL_CLOEXEC)), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Worker::Worker(int number, int64_t look_ns)
+    : epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      look_ns_(look_ns) {
   if (!epoll_.open() || !event_.open()) return;
   epoll_event own = {};
   own.events = EPOLLIN | EPOLLET;
@@ -99,13 +110,15 @@ void Worker::Run() {
   int64_t worked_ns = NowNs();
   while (!stop_) {
     if (Turn(0)) {
-      idle_ = false;
       worked_ns = NowNs();
       continue;
     }
-    if (!idle_.load(std::memory_order_relaxed)) idle_ = true;
-    if (NowNs() - worked_ns < kLookNs) continue;
-    idle_ = false;
+    // Once more before it sleeps: somebody may have relied on it in this very moment.
+    if (relied_.load(std::memory_order_relaxed) != 0) {
+      relied_ = 0;
+      continue;
+    }
+    if (NowNs() - worked_ns < look_ns_) continue;
     asleep_ = true;
     // Once more: somebody may have looked at `asleep_` just before. Who wakes us in this very
     // moment has taken the mark away, and must find us awake.
@@ -181,8 +194,13 @@ bool Endings::Work(int64_t now_ns) {
 int64_t Endings::NextNs() const { return count_ == 0 ? INT64_MAX : NowNs() + kBetweenEndsNs; }
 
 Pool::Pool(int threads) {
-  for (int i = 0; i < threads; ++i) {
-    auto worker = std::make_unique<Worker>(i);
+  const auto all = static_cast<size_t>(std::max(threads, 0));
+  const size_t senders = Senders(all);
+  for (size_t i = 0; i < all; ++i) {
+    const size_t lookouts = Lookouts(i < senders ? senders : all - senders);
+    const bool lookout = (i < senders ? i : i - senders) < lookouts;
+    const int64_t look_ns = lookouts == 0 ? kOnlyLookNs : lookout ? kLookoutNs : kOtherLookNs;
+    auto worker = std::make_unique<Worker>(static_cast<int>(i), look_ns);
     if (!worker->works()) break;
     workers_.push_back(std::move(worker));
   }
@@ -203,12 +221,19 @@ std::shared_ptr<Pool> Pool::Get(int threads) {
   return pool;
 }
 
-Worker& Pool::Pick(Role role) {
+Worker& Pool::Pick(Role role, Kind kind) {
   const std::scoped_lock lock(mutex_);
-  const size_t senders = (workers_.size() + 1) / 2;
+  const size_t senders = Senders(workers_.size());
   const bool sends = role == Role::kSend || workers_.size() == 1;
-  const size_t first = sends ? 0 : senders;
-  const size_t count = sends ? senders : workers_.size() - senders;
+  size_t first = sends ? 0 : senders;
+  size_t count = sends ? senders : workers_.size() - senders;
+  const size_t lookouts = Lookouts(count);
+  if (kind == Kind::kLookout && lookouts != 0) {
+    count = lookouts;
+  } else {
+    first += lookouts;
+    count -= lookouts;
+  }
   size_t best = first + next_ % count;
   for (size_t i = 0; i < count; ++i) {
     const size_t at = first + (next_ + i) % count;

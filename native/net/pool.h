@@ -37,7 +37,8 @@ class Task {
 
 class Worker {
  public:
-  explicit Worker(int number);
+  // `look_ns`: so long it looks for work before it sleeps.
+  Worker(int number, int64_t look_ns);
   ~Worker();
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -57,8 +58,9 @@ class Worker {
   // before, in the order of all (seq_cst). From any thread; costs nothing while it is awake.
   void Wake();
   bool asleep() const { return asleep_.load(); }
-  // It is awake and has found nothing to do since somebody relied on it: the caller now does.
-  bool TakeIdle() { return idle_.load(std::memory_order_relaxed) && idle_.exchange(false); }
+  // It is awake, and fewer than `most` rely on it since it last found nothing to do: the caller now
+  // does as well. What it is to find was stored before, in the order of all.
+  bool Rely(int most) { return !asleep_.load() && relied_.fetch_add(1) < most; }
 
   size_t tasks() const { return count_.load(std::memory_order_relaxed); }
 
@@ -74,8 +76,9 @@ class Worker {
   uint64_t last_number_ = 0;
   std::atomic<size_t> count_{0};
   std::atomic<bool> asleep_{false};
-  std::atomic<bool> idle_{false};
+  std::atomic<int> relied_{0};
   std::atomic<bool> stop_{false};
+  int64_t look_ns_;
   std::thread thread_;
 };
 
@@ -126,8 +129,12 @@ class Pool {
   // and moved 1.7 times less on a machine with 64 cores.
   enum class Role { kSend, kReceive };
 
-  // The one of that role with the fewest tasks; ties go round.
-  Worker& Pick(Role role);
+  // Lookouts look for work long after the last, so that a message of a few hundred KiB waits for
+  // nobody to wake. They are few: who looks takes from who works.
+  enum class Kind { kLookout, kOther };
+
+  // The one of that role and kind with the fewest tasks; ties go round. A small pool has one kind.
+  Worker& Pick(Role role, Kind kind);
 
  private:
   std::vector<std::unique_ptr<Worker>> workers_;  // senders first, then as many receivers

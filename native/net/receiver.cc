@@ -12,6 +12,7 @@
 namespace nccltune::net {
 namespace {
 
+using Kind = Pool::Kind;
 using Role = Pool::Role;
 
 constexpr int64_t kStarvedNs = 20 * kNsPerMs;
@@ -33,11 +34,11 @@ Receiver::Receiver(Parts parts)
   for (ReceiveSlot& slot : slots_) slot.receiver = this;
   std::vector<Socket>& sockets = parts.party.sockets;
   for (size_t i = 1; i < sockets.size(); ++i) {
-    flows_.push_back(
-        std::make_unique<ReceiveFlow>(*this, pool_->Pick(Role::kReceive), std::move(sockets[i])));
+    Worker& worker = pool_->Pick(Role::kReceive, i == 1 ? Kind::kLookout : Kind::kOther);
+    flows_.push_back(std::make_unique<ReceiveFlow>(*this, worker, std::move(sockets[i])));
   }
-  express_ =
-      std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive), std::move(sockets.front()));
+  express_ = std::make_unique<ExpressIn>(*this, pool_->Pick(Role::kReceive, Kind::kOther),
+                                         std::move(sockets.front()));
   for (const auto& flow : flows_) flow->Start(ReceiveFlow::kEvents);
   express_->Start(ExpressIn::kEvents);
   door_->Serve(pool_, connection_, this);

@@ -12,6 +12,7 @@
 namespace nccltune::net {
 namespace {
 
+using Kind = Pool::Kind;
 using Role = Pool::Role;
 
 // Without any flow for so long, the connection has failed.
@@ -23,36 +24,13 @@ constexpr size_t kUnheardBytes = 256 << 10;
 constexpr size_t kMostUnheardBytes = 512 << 10;
 // Of what is pending, for one thread. A thread costs who wakes it some microseconds.
 constexpr uint64_t kBytesAThread = 128 << 10;
-// Times the eager limit: what may be eager at all.
-constexpr size_t kMostEager = 4;
+// So many messages may wait for one lookout: to be third in its queue is better than to be woken
+// for.
+constexpr int kMostForLookout = 3;
 // The oldest requests of the bulk flows are looked through for what is late.
 constexpr uint64_t kLateWindow = 4;
 // Of a chunk, each late when the next one is sent. Two flows that stall may be those of one NIC.
 constexpr uint8_t kMostCopies = 8;
-
-// Above the eager limit a message alone is there sooner when the thread that asks writes it, for
-// nobody has to be woken. Many at once would wait for each other: NCCL has one such thread for all
-// channels. So it writes the first two of a burst, and only while bursts have no more than that.
-class Bursts {
- public:
-  bool MayWrite(int64_t now_ns) {
-    if (now_ns - ended_ns_ > kPauseNs) last_ = std::exchange(messages_, 0);
-    ++messages_;
-    return std::max(messages_, last_) <= kFew;
-  }
-  // The thread is done with a message.
-  void Ended(int64_t now_ns) { ended_ns_ = now_ns; }
-
- private:
-  static constexpr int kFew = 2;
-  static constexpr int64_t kPauseNs = 10'000;
-
-  int messages_ = 0;
-  int last_ = 0;  // of the burst before this one
-  int64_t ended_ns_ = 0;
-};
-
-thread_local constinit Bursts bursts;
 
 }  // namespace
 
@@ -66,10 +44,10 @@ Sender::Sender(Parts parts)
       progress_ns_(NowNs()) {
   for (SendSlot& slot : slots_) slot.sender = this;
   for (size_t i = 1; i < parts.dialers.size(); ++i) {
-    flows_.push_back(
-        std::make_unique<SendFlow>(*this, pool_->Pick(Role::kSend), std::move(parts.dialers[i])));
+    Worker& worker = pool_->Pick(Role::kSend, i == 1 ? Kind::kLookout : Kind::kOther);
+    flows_.push_back(std::make_unique<SendFlow>(*this, worker, std::move(parts.dialers[i])));
   }
-  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(Role::kSend),
+  express_ = std::make_unique<ExpressOut>(*this, pool_->Pick(Role::kSend, Kind::kOther),
                                           std::move(parts.dialers.front()));
   for (const auto& flow : flows_) flow->Start(SendFlow::kEvents);
   express_->Start(ExpressOut::kEvents);
@@ -84,17 +62,11 @@ Sender::~Sender() {
 
 bool Sender::IsEager(size_t bytes) const {
   const size_t limit = surroundings_.settings.eager_bytes;
-  const bool small = bytes <= limit || (bursts.MayWrite(NowNs()) && bytes <= kMostEager * limit);
-  return small && express_->up() && !express_late_ && unheard_bytes_ + bytes <= kMostUnheardBytes;
+  return bytes <= limit && express_->up() && !express_late_ &&
+         unheard_bytes_ + bytes <= kMostUnheardBytes;
 }
 
 abi::Result Sender::Send(const void* data, size_t bytes, Request** request) {
-  const abi::Result result = Post(data, bytes, request);
-  if (bytes > surroundings_.settings.eager_bytes) bursts.Ended(NowNs());
-  return result;
-}
-
-abi::Result Sender::Post(const void* data, size_t bytes, Request** request) {
   *request = nullptr;
   if (failed()) return Refuse();
   SendSlot* slot = nullptr;
@@ -369,8 +341,17 @@ void Sender::OweAgain(uint64_t number, uint32_t chunk) {
 
 void Sender::WakeSome() {
   uint64_t wanted = 1 + pending_.load() / kBytesAThread;
+  SendFlow& first = *flows_.front();
+  if (wanted == 1 && first.free()) {
+    // What a lookout sends a lookout of the peer reads.
+    if (first.worker().Rely(kMostForLookout)) return;
+    if (first.worker().asleep()) {
+      first.worker().Wake();
+      return;
+    }
+  }
   for (const auto& flow : flows_) {
-    if (flow->free() && flow->worker().TakeIdle() && --wanted == 0) return;
+    if (flow->free() && flow->worker().Rely(1) && --wanted == 0) return;
   }
   int woken = 0;
   for (const auto& flow : flows_) {

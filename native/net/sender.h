@@ -126,7 +126,6 @@ class Sender {
   std::optional<Taken> TakeOwed();
   std::optional<Taken> TakeUncut(SendFlow& flow);
   std::optional<Taken> TakeLate(int64_t now_ns);
-  abi::Result Post(const void* data, size_t bytes, Request** request);
   bool IsEager(size_t bytes) const;
   void Begin(SendSlot& slot, const void* data, size_t bytes, bool eager);
   void UseCopy(SendSlot& slot);
