@@ -15,8 +15,9 @@ A point is two calls that differ in the number of operations alone; what they di
 fall out. It is divided by the bytes that all ranks send, so that a GB has its sender's and its
 receiver's time in it, and the time of threads that poll all the while: the program's main thread,
 which waits for the GPU ("main"), and NCCL's progress thread ("NCCL Progress"), which with the
-built-in may also be what moves the bytes. "Whole machine" is the same of /proc/stat, where the kernel's work for nobody in
-particular is, too (softirq, kernel threads); the machine should have nothing else to do.
+built-in may also be what moves the bytes. "Whole machine" is the same of /proc/stat, where the
+kernel's work for nobody in particular is, too (softirq, kernel threads); the machine should have
+nothing else to do.
 """
 
 import argparse
@@ -48,6 +49,7 @@ from net_loopback import (
     save,
     shown,
     size_text,
+    tests_version,
     told,
 )
 
@@ -117,7 +119,7 @@ def call(args: argparse.Namespace, curve: Curve, size: int, calls: int, seconds:
                 f"error: {curve.candidate.name}: {why}\n{said[-2000:]}\n{complaint[-2000:]}\n"
                 + "\n".join(said_by_nccl(folder)["warnings"][-10:])
             )
-        curve.said = said_by_nccl(folder)
+        curve.said = said_by_nccl(folder) | {"nccl-tests": tests_version(said)}
         check_network(curve.candidate, curve.said)
     threads: dict[str, float] = defaultdict(float)
     for usage in usages:

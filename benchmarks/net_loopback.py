@@ -152,6 +152,12 @@ def read_row(line: str) -> Row | None:
     )
 
 
+def tests_version(text: str) -> str | None:
+    """Of nccl-tests, from its first lines; with the NCCL it was built with and the one it found."""
+    found = re.search(r"# nccl-tests version (.*)", text)
+    return found[1].strip() if found else None
+
+
 def said_by_nccl(log: Path) -> dict[str, Any]:
     """From the logs of a run: NCCL's version, networks, the plugin's line at init, warnings."""
     text = "".join(path.read_text(errors="replace") for path in sorted(log.glob("nccl.*.log")))
