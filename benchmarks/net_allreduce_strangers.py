@@ -9,9 +9,8 @@ Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI. Sizes from 64 KiB t
 through in cycles; every result is checked. Cases in turn: nobody comes; from the end of the first
 cycle on so many strangers of each kind a minute (net_strangers.py: port scans, HTTP requests, TLS
 hellos, random bytes, silent peers) at the ports where the plugin listens; --all-ports: at all ports
-of the ranks, NCCL's own among them. Who comes when the ranks have just ended is refused. Shown is
-the median (min - max) of the rows of all cycles but the first, of all rounds. Exit code 1 where an
-operation failed.
+of the ranks, NCCL's own among them. Shown is the median (min - max) of the rows of all cycles but
+the first, of all rounds. Exit code 1 where an operation failed.
 """
 
 import argparse
@@ -100,6 +99,8 @@ def call(args: argparse.Namespace, candidate: Candidate, ports: str | None) -> L
             if ports and strangers is None and len(rows) == len(SIZES):
                 ranks = [path.read_text().strip() for path in folder.glob("pid.*")]
                 strangers = strangers_at(args, ranks, ports)
+            if strangers is not None and len(rows) == len(SIZES) * args.cycles:
+                strangers.terminate()
         status = process.wait()
         loop = Loop([rows[at : at + len(SIZES)] for at in range(0, len(rows), len(SIZES))])
         if strangers is not None:

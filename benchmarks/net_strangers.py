@@ -6,7 +6,7 @@ python benchmarks/net_strangers.py --process PID... [--ports FIRST-LAST] [--a-mi
 
 Of each kind so many come every minute, evenly: port scans, HTTP requests, TLS hellos, random bytes,
 and peers that say nothing. Ports are those of the processes and of all that they started, looked up
-again every second. Ends with the processes, or after that many seconds.
+again every second. Ends with the processes, after that many seconds, or when it is told (SIGTERM).
 """
 
 import argparse
@@ -15,6 +15,7 @@ import contextlib
 import ipaddress
 import json
 import random
+import signal
 import socket
 import struct
 import time
@@ -142,7 +143,9 @@ async def disturb(
     start = time.monotonic()
     ends: list[Address] = []
     looked, due = 0.0, 0
-    while (now := time.monotonic()) - start < seconds:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    while (now := time.monotonic()) - start < seconds and not told.is_set():
         if now - looked > 1:
             alive = with_descendants(processes)
             if not alive:
