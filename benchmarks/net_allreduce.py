@@ -21,9 +21,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from net_loopback import MIB, NODES, shown, size_text
+
 SMALL = ("1K", "1M", 100, 20)
 LARGE = ("4M", "256M", 10, 5)
-MIB = 1 << 20
 # `exec` so that nothing stands between mpirun and the program.
 RANK = 'export NCCL_HOSTID=node$OMPI_COMM_WORLD_RANK; exec "$@"'
 
@@ -41,12 +42,7 @@ class Candidate:
 def call(args: argparse.Namespace, candidate: Candidate, span: tuple[str, str, int, int]) -> None:
     """One call of the program; its rows are added."""
     first, last, calls, warm_up = span
-    environment = os.environ | {
-        "NCCL_SOCKET_IFNAME": "lo",
-        "NCCL_IB_DISABLE": "1",
-        "NCCL_NVLS_ENABLE": "0",
-        **candidate.settings,
-    }
+    environment = os.environ | NODES | candidate.settings
     if args.nccl:
         environment["LD_LIBRARY_PATH"] = f"{args.nccl}:{environment.get('LD_LIBRARY_PATH', '')}"
     command = ["mpirun", "--allow-run-as-root", "-np", str(args.ranks), "--bind-to", "none"]
@@ -88,14 +84,6 @@ def best_of_grid(args: argparse.Namespace) -> Candidate:
             if mean > most:
                 best, most = built_in(threads, sockets), mean
     return best
-
-
-def shown(values: list[float]) -> str:
-    return f"{statistics.median(values):.4g} ({min(values):.4g} - {max(values):.4g})"
-
-
-def size_text(size: int) -> str:
-    return f"{size // MIB} MiB" if size >= MIB else f"{size // 1024} KiB"
 
 
 def table(candidates: list[Candidate]) -> str:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strangers at the ports where processes of this machine listen, while they work.
 
-python benchmarks/net_strangers.py --process PID [--a-minute N] [--seconds S] [--json]
+python benchmarks/net_strangers.py --process PID... [--ports FIRST-LAST] [--a-minute N] \\
+    [--seconds S] [--json]
 
 Of each kind so many come every minute, evenly: port scans, HTTP requests, TLS hellos, random bytes,
-and peers that say nothing. Ports are those of the process and of all that it started, looked up
-again every second. Ends with the process, or after that many seconds.
+and peers that say nothing. Ports are those of the processes and of all that they started, looked up
+again every second. Ends with the processes, after that many seconds, or when it is told (SIGTERM).
 """
 
 import argparse
@@ -14,6 +15,7 @@ import contextlib
 import ipaddress
 import json
 import random
+import signal
 import socket
 import struct
 import time
@@ -64,8 +66,8 @@ KINDS: dict[str, Callable[[], bytes | None]] = {
 }
 
 
-def with_descendants(process: int) -> set[int]:
-    """The process and all that it started, as far as they are still there."""
+def with_descendants(processes: set[int]) -> set[int]:
+    """The processes and all that they started, as far as they are still there."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -73,7 +75,7 @@ def with_descendants(process: int) -> set[int]:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if fields[0] != "Z":
                 parents[int(folder.name)] = int(fields[1])
-    found = {process} & parents.keys()
+    found = processes & parents.keys()
     while True:
         more = {pid for pid, parent in parents.items() if parent in found} - found
         if not more:
@@ -132,19 +134,23 @@ async def visit(end: Address, said: bytes | None, count: Count) -> None:
             await writer.wait_closed()
 
 
-async def disturb(process: int, a_minute: float, seconds: float) -> dict[str, Count]:
-    """Strangers until the time is over or the process is."""
+async def disturb(
+    processes: set[int], ports: range, a_minute: float, seconds: float
+) -> dict[str, Count]:
+    """Strangers until the time is over or the processes are."""
     counts = {kind: Count() for kind in KINDS}
     visits: set[asyncio.Task[None]] = set()
     start = time.monotonic()
     ends: list[Address] = []
     looked, due = 0.0, 0
-    while (now := time.monotonic()) - start < seconds:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    while (now := time.monotonic()) - start < seconds and not told.is_set():
         if now - looked > 1:
-            processes = with_descendants(process)
-            if not processes:
+            alive = with_descendants(processes)
+            if not alive:
                 break
-            ends, looked = listening(processes), now
+            ends, looked = [end for end in listening(alive) if end[1] in ports], now
         while due < (now - start) * a_minute / 60:
             due += 1
             # Whose time comes while nobody listens stays away.
@@ -161,12 +167,17 @@ async def disturb(process: int, a_minute: float, seconds: float) -> dict[str, Co
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--process", type=int, required=True, metavar="PID")
+    parser.add_argument("--process", type=int, nargs="+", required=True, metavar="PID")
+    parser.add_argument("--ports", default="1-65535", metavar="FIRST-LAST", help="no others")
     parser.add_argument("--a-minute", type=float, default=1000, help="of each kind (%(default)s)")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    counts = asyncio.run(disturb(arguments.process, arguments.a_minute, arguments.seconds))
+    first, last = map(int, arguments.ports.split("-"))
+    ports = range(first, last + 1)
+    counts = asyncio.run(
+        disturb(set(arguments.process), ports, arguments.a_minute, arguments.seconds)
+    )
     if arguments.json:
         print(json.dumps({kind: asdict(count) for kind, count in counts.items()}))
         return
