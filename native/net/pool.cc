@@ -29,6 +29,7 @@ size_t Senders(size_t workers) { return (workers + 1) / 2; }
 
 // Of `workers` that do the same.
 size_t Lookouts(size_t workers) { return std::min(workers / 3, kMostLookouts); }
+
 constexpr uint64_t kOwnEvent = 0;
 // So long a peer may take to read what was sent before a close, and the process's last one.
 constexpr int64_t kEndNs = 30 * kNsPerSecond;
