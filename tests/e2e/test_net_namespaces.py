@@ -62,6 +62,34 @@ def test_each_of_two_nics_carries_by_its_speed(hosts: Hosts) -> None:
     assert slow > 256 << 10
 
 
+def test_flows_of_one_nic_that_the_kernel_shapes_apart(hosts: Hosts) -> None:
+    hosts.cable("eth0", 1)
+    for words in (
+        "qdisc add dev eth0 root handle 1: htb default 1",
+        "class add dev eth0 parent 1: classid 1:1 htb rate 240mbit quantum 60000",
+        "class add dev eth0 parent 1: classid 1:2 htb rate 10mbit quantum 1500",
+    ):
+        made = hosts.first.run(f"tc {words}")
+        if made.returncode != 0:
+            pytest.skip(f"this kernel has no htb: {made.stderr.strip()}")
+    ranks = hosts.start(
+        "transfer --direction forward --sizes 512K --messages 80", NCCLTUNE_NET_FLOWS="4"
+    )
+    # Four bulk flows and the express flow, which these messages do not take: of two at least one.
+    until(lambda: len(sockets(hosts.first, ESTABLISHED)) >= 5)
+    for _, port, _, _ in sockets(hosts.first, ESTABLISHED)[:2]:
+        match = f"u32 match ip sport {port} 0xffff flowid 1:2"
+        made = hosts.first.run(f"tc filter add dev eth0 parent 1: protocol ip {match}")
+        if made.returncode != 0:
+            pytest.skip(f"this kernel cannot tell flows apart: {made.stderr.strip()}")
+    hosts.end(ranks).expect_messages(80)
+    told = hosts.first.run("tc -s class show dev eth0").stdout
+    sent = dict(re.findall(r"class htb (1:\d) .*?Sent (\d+) bytes", told, re.DOTALL))
+    assert int(sent["1:1"]) + int(sent["1:2"]) >= 40 << 20
+    # Equal parts would have been one to three, and one to one at most.
+    assert int(sent["1:1"]) > 5 * int(sent["1:2"]) > 0
+
+
 @pytest.mark.parametrize("nic", ["eth0", "eth1"])
 def test_a_nic_that_fails_for_a_while_costs_no_message(hosts: Hosts, nic: str) -> None:
     for number, name in enumerate(("eth0", "eth1")):
