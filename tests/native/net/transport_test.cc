@@ -2,6 +2,7 @@
 #include "net/transport.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -77,6 +78,20 @@ TEST_F(TransportTest, RandomSizesInRandomOrder) {
   std::mt19937_64 random(3);
   Plan plan = {.sizes = {}, .slack = 10, .seed = 3};
   for (int i = 0; i < 600; ++i) plan.sizes.push_back(random() >> (43 + random() % 21));
+  EXPECT_TRUE(Exchange(link, plan));
+}
+
+TEST_F(TransportTest, ThreadsThatLookOutAndOthersServeOneConnection) {
+  NetSettings settings;
+  settings.threads = 6;
+  settings.flows = 4;
+  Link link(settings);
+  // A lookout's each, with pauses in which it sleeps, and all threads' together.
+  Plan plan = {.sizes = {}, .window = 4, .seed = 5};
+  for (size_t i = 0; i < 200; ++i) plan.sizes.push_back(i % 20 == 0 ? 700'000 : 17'000 + 400 * i);
+  plan.between = [](size_t received) {
+    if (received % 16 == 0) usleep(3000);
+  };
   EXPECT_TRUE(Exchange(link, plan));
 }
 
