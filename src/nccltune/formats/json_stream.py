@@ -68,6 +68,10 @@ class JsonStream:
                     break
                 at = match.end()
                 yield from self._token(token, match.start(), at)
+        # Cut right behind a bracket: what it closes is whole.
+        whole = self._depth == self._item_depth and self._buffer.rstrip().endswith((b"}", b"]"))
+        if not self.complete and at == len(self._buffer) and whole:
+            yield from self._item(at)
 
     def _token(self, token: bytes, start: int, end: int) -> Iterator[Item]:
         """Follow one bracket or comma; the item that ends with it, if any."""

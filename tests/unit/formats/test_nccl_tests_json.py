@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nccltune.formats.json_stream import Item, JsonStream
@@ -266,6 +266,8 @@ def test_runs_that_were_aborted() -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@example(0.8866246340914209)  # right behind a result
+@example(0.9806349921188922)  # and behind the last
 @given(st.floats(0, 1))
 def test_whole_results_of_a_cut_file_are_kept(share: float) -> None:
     data = json.dumps(made(points(*(1 << bits for bits in range(12, 22))), iterations=(1.0,) * 40))
