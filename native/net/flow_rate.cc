@@ -12,14 +12,21 @@ constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
 constexpr double kWeight = 0.25;
 constexpr uint64_t kSmallestTail = 256 << 10;
-// A chunk takes about so long: long enough for the calls that it costs, short in a request.
-constexpr double kChunkS = 250e-6;
+// Enough for the calls that a chunk costs, and for the thread that is woken for its end.
+constexpr double kGoodChunk = 256 << 10;
+// So long a chunk takes: short in a request, and the longer the slower all flows are, for what
+// makes all slow may be that they are many for few CPUs. Chunks that shrink with the rate would
+// then make them slower: 8 flows for one thread went down to 8 KiB and a quarter of the speed.
+constexpr double kShortestChunkS = 250e-6;
+constexpr double kLongestChunkS = 4e-3;
 // Beside the path, the peer's thread has to come by; a queue keeps it busy until then.
 constexpr double kQueueS = 1e-3;
 
-uint64_t FullChunk(double rate) {
+uint64_t FullChunk(double rate, double fastest) {
   if (rate <= 0) return kFirstChunk;
-  const double bytes = std::min(rate * kChunkS, static_cast<double>(kFullChunk));
+  const double seconds =
+      std::clamp(kGoodChunk / std::max(rate, fastest), kShortestChunkS, kLongestChunkS);
+  const double bytes = std::min(rate * seconds, static_cast<double>(kFullChunk));
   return std::max(static_cast<uint64_t>(bytes), kSmallestChunk);
 }
 
@@ -50,13 +57,13 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
   }
 }
 
-uint64_t FlowRate::Cap() const {
+uint64_t FlowRate::Cap(double fastest) const {
   // Not by our own round trips: what is under way already is in them, and would allow more of it.
   const double in_flight = rate_ * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
   // Two: one is read while the other is on its way.
-  return std::max(wanted, 2 * FullChunk(rate_));
+  return std::max(wanted, 2 * FullChunk(rate_, fastest));
 }
 
 int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {
@@ -65,10 +72,10 @@ int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {
   return mark.sent_ns + round_trip_ns_ + static_cast<int64_t>(std::min(ns, 60 * kNsPerS));
 }
 
-uint64_t ChunkFor(double rate, double together, uint64_t pending, uint64_t granule) {
-  uint64_t bytes = FullChunk(rate);
-  if (rate > 0 && together > 0) {
-    const auto fair = static_cast<uint64_t>(static_cast<double>(pending) * rate / together);
+uint64_t ChunkFor(double rate, const Rates& rates, uint64_t pending, uint64_t granule) {
+  uint64_t bytes = FullChunk(rate, rates.fastest);
+  if (rate > 0 && rates.together > 0) {
+    const auto fair = static_cast<uint64_t>(static_cast<double>(pending) * rate / rates.together);
     bytes = std::min(bytes, std::max(fair, kSmallestTail));
   }
   bytes = std::min(bytes, pending);

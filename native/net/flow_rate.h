@@ -37,8 +37,9 @@ class FlowRate {
   // The shortest round trip of the path alone, which only the kernel sees.
   void SetPathRoundTrip(int64_t ns) { path_ns_ = ns; }
 
-  // May be undelivered before the next chunk is taken.
-  uint64_t Cap() const;
+  // May be undelivered before the next chunk is taken. `fastest`: the rate of the fastest flow of
+  // the connection.
+  uint64_t Cap(double fastest) const;
 
   // When a frame should be acknowledged, at the latest, that was sent with so much before it.
   int64_t ExpectedBy(const Mark& mark, uint64_t undelivered) const;
@@ -52,10 +53,15 @@ class FlowRate {
   int64_t path_ns_ = 0;
 };
 
-// Bytes of the next chunk for a flow of `rate`, where `pending` bytes wait and the flows together
-// have the rate `together`: what takes the same short time on every flow, so that none is waited
-// for. On `granule`, at least one of it.
-uint64_t ChunkFor(double rate, double together, uint64_t pending, uint64_t granule);
+// Of the flows of a connection, bytes per second; 0 where nothing is known.
+struct Rates {
+  double together = 0;
+  double fastest = 0;
+};
+
+// Bytes of the next chunk for a flow of `rate`, where `pending` bytes wait: what takes the same
+// short time on every flow, so that none is waited for. On `granule`, at least one of it.
+uint64_t ChunkFor(double rate, const Rates& rates, uint64_t pending, uint64_t granule);
 
 }  // namespace nccltune::net
 

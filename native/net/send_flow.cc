@@ -167,7 +167,7 @@ bool SendFlow::WorkUp(int64_t now_ns) {
     worked = true;
     if (!Write(now_ns)) break;
   }
-  if (worked) full_ = !writable_ || undelivered_ >= rate_.Cap();
+  if (worked) full_ = !writable_ || undelivered_ >= rate_.Cap(fastest_);
   return worked;
 }
 
@@ -222,7 +222,7 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
 bool SendFlow::Next(int64_t now_ns) {
   const bool idle = undelivered_ == 0;
   if (sender_.pending()) {
-    if (undelivered_ >= rate_.Cap()) return false;
+    if (undelivered_ >= rate_.Cap(fastest_)) return false;
   } else {
     if (!idle || !sender_.owing() || now_ns < late_look_ns_) return false;
     late_look_ns_ = now_ns + kLateLookNs;

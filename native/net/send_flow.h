@@ -97,6 +97,8 @@ class SendFlow final : public Outgoing {
   // A frame begins: what is remembered of it.
   FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool starved);
   int64_t DueNs(const FlowRate::Mark& mark) const;
+  // The rate of the connection's fastest flow. In its own thread.
+  void SetFastest(double rate) { fastest_ = rate; }
   bool idle() const { return undelivered_ == 0; }
   // It would take a chunk, as far as is known to other threads.
   bool free() const { return up() && !full_.load(std::memory_order_relaxed); }
@@ -128,6 +130,7 @@ class SendFlow final : public Outgoing {
 
   FlowRate rate_;
   std::atomic<double> shared_rate_ = 0;
+  double fastest_ = 0;
   std::atomic<bool> full_ = false;
   uint64_t undelivered_ = 0;
   std::deque<Frame> frames_;  // given and not acknowledged; the last may not be written yet

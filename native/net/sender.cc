@@ -196,10 +196,15 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
   for (; uncut_ < next_; ++uncut_) {
     SendSlot* const slot = Find(uncut_);
     if (slot == nullptr || (slot->cut == slot->total && !slot->chunks.empty())) continue;
-    double together = 0;
-    for (const auto& each : flows_) together += each->up() ? each->rate() : 0;
+    Rates rates;
+    for (const auto& each : flows_) {
+      const double rate = each->up() ? each->rate() : 0;
+      rates.together += rate;
+      rates.fastest = std::max(rates.fastest, rate);
+    }
+    flow.SetFastest(rates.fastest);
     const uint64_t left = slot->total - slot->cut;
-    const uint64_t wanted = ChunkFor(flow.rate(), together, pending_.load(), Granule(slot->total));
+    const uint64_t wanted = ChunkFor(flow.rate(), rates, pending_.load(), Granule(slot->total));
     const uint64_t length = std::min({left, wanted, uint64_t{kLongestChunk}});
     slot->chunks.push_back({.offset = slot->cut, .length = static_cast<uint32_t>(length)});
     slot->cut += length;

@@ -35,7 +35,7 @@ TEST(FlowRate, KnowsNothingBeforeTheFirstAcknowledgement) {
   FlowRate flow;
   EXPECT_EQ(flow.rate(), 0);
   EXPECT_EQ(flow.round_trip_ns(), 0);
-  EXPECT_EQ(flow.Cap(), 2 * kFirstChunk) << "room for two: one is read, one is on its way";
+  EXPECT_EQ(flow.Cap(0), 2 * kFirstChunk) << "room for two: one is read, one is on its way";
   EXPECT_EQ(flow.ExpectedBy(flow.Sent(5, 0, false), kFullChunk), INT64_MAX);
 }
 
@@ -105,18 +105,18 @@ TEST(FlowRate, TheCapCoversThePathAndEndsSomewhere) {
   FlowRate fast;
   int64_t now = kMs;
   Deliver(fast, &now, 50, 1'000'000, kMs);
-  EXPECT_GE(fast.Cap(),
+  EXPECT_GE(fast.Cap(fast.rate()),
             static_cast<uint64_t>(fast.rate() * 1e-9 * static_cast<double>(fast.round_trip_ns())))
       << "what is under way for one round trip";
-  EXPECT_LE(fast.Cap(), 64U << 20);
+  EXPECT_LE(fast.Cap(fast.rate()), 64U << 20);
   FlowRate endless;
   now = kMs;
   Deliver(endless, &now, 20, 1 << 30, kMs);
-  EXPECT_EQ(endless.Cap(), 64U << 20);
+  EXPECT_EQ(endless.Cap(0), 64U << 20);
   FlowRate slow;
   now = kMs;
   Deliver(slow, &now, 20, 100, 10 * kMs);
-  EXPECT_EQ(slow.Cap(), 2 * kSmallestChunk);
+  EXPECT_EQ(slow.Cap(fast.rate()), 2 * kSmallestChunk);
 }
 
 TEST(FlowRate, ASlowFlowIsGivenLessThanAFastOne) {
@@ -126,7 +126,7 @@ TEST(FlowRate, ASlowFlowIsGivenLessThanAFastOne) {
   Deliver(fast, &now, 50, kFullChunk, kMs);
   now = kMs;
   Deliver(slow, &now, 50, kFullChunk / 10, kMs);
-  EXPECT_GT(fast.Cap(), 5 * slow.Cap());
+  EXPECT_GT(fast.Cap(fast.rate()), 5 * slow.Cap(fast.rate()));
 }
 
 TEST(FlowRate, MoreBeforeAFrameIsMoreTimeForIt) {
@@ -153,26 +153,28 @@ TEST(FlowRate, ExpectedByDoesNotOverflowForAFlowThatStandsStill) {
 
 TEST(ChunkFor, IsWhatTakesTheSameTimeOnEveryFlow) {
   const uint64_t much = 1 << 30;
-  EXPECT_EQ(ChunkFor(0, 0, much, kGranule), kFirstChunk) << "nothing is known";
-  EXPECT_EQ(ChunkFor(8e9, 9e9, much, kGranule), kFullChunk) << "never more";
-  const uint64_t of_fast = ChunkFor(1e9, 4e9, much, kGranule);
-  EXPECT_NEAR(static_cast<double>(ChunkFor(5e8, 4e9, much, kGranule)),
+  const Rates rates = {.together = 4e9, .fastest = 1e9};
+  EXPECT_EQ(ChunkFor(0, {}, much, kGranule), kFirstChunk) << "nothing is known";
+  EXPECT_EQ(ChunkFor(8e9, {9e9, 8e9}, much, kGranule), kFullChunk) << "never more";
+  const uint64_t of_fast = ChunkFor(1e9, rates, much, kGranule);
+  EXPECT_NEAR(static_cast<double>(ChunkFor(5e8, rates, much, kGranule)),
               static_cast<double>(of_fast) / 2, kGranule);
-  EXPECT_EQ(ChunkFor(1, 4e9, much, kGranule), kGranule) << "at least one granule";
+  EXPECT_EQ(ChunkFor(1, rates, much, kGranule), kGranule) << "at least one granule";
 }
 
 TEST(ChunkFor, TheLastBytesAreSharedOut) {
   const uint64_t pending = 1280 << 10;
-  EXPECT_EQ(ChunkFor(2e9, 8e9, pending, kGranule), pending / 4);
-  EXPECT_EQ(ChunkFor(2e9, 16e9, 512 << 10, kGranule), 256U << 10) << "but not to crumbs";
-  EXPECT_EQ(ChunkFor(2e9, 16e9, 16 << 10, kGranule), 16U << 10) << "never more than there is";
+  EXPECT_EQ(ChunkFor(2e9, {8e9, 2e9}, pending, kGranule), pending / 4);
+  const Rates many = {.together = 16e9, .fastest = 2e9};
+  EXPECT_EQ(ChunkFor(2e9, many, 512 << 10, kGranule), 256U << 10) << "but not to crumbs";
+  EXPECT_EQ(ChunkFor(2e9, many, 16 << 10, kGranule), 16U << 10) << "never more than there is";
 }
 
 TEST(ChunkFor, IsAlwaysOnTheGridAndNeverNothing) {
   for (const uint64_t granule : {uint64_t{8 << 10}, uint64_t{64 << 10}, uint64_t{1 << 20}}) {
     for (const double rate : {0.0, 1.0, 3e5, 1e9, 1e12}) {
       for (const uint64_t pending : {1U, 4097U, 8192U, 300'000U, 1U << 30}) {
-        const uint64_t bytes = ChunkFor(rate, 2e9, pending, granule);
+        const uint64_t bytes = ChunkFor(rate, {2e9, 1e9}, pending, granule);
         EXPECT_EQ(bytes % granule, 0U);
         EXPECT_GE(bytes, granule);
         EXPECT_LE(bytes, std::max(granule, kFullChunk));
@@ -182,14 +184,30 @@ TEST(ChunkFor, IsAlwaysOnTheGridAndNeverNothing) {
 }
 
 // The fast flow carries its share when each takes chunks as ChunkFor says and delivers at its rate.
-TEST(ChunkFor, AChunkTakesAboutTheSameTimeOnUnequalFlows) {
-  const std::array<double, 4> rates = {1e9, 8e8, 3e8, 1e8};
-  double together = 0;
-  for (const double rate : rates) together += rate;
-  for (const double rate : rates) {
-    const auto bytes = static_cast<double>(ChunkFor(rate, together, 1 << 30, kGranule));
-    EXPECT_NEAR(bytes / rate, 250e-6, static_cast<double>(kGranule) / rate);
+TEST(ChunkFor, AChunkTakesTheSameTimeOnUnequalFlows) {
+  struct Case {
+    double fastest;
+    double seconds;
+  };
+  for (const auto& [fastest, seconds] :
+       {Case{2e9, 250e-6}, Case{262.144e6, 1e-3}, Case{1e7, 4e-3}}) {
+    for (const double share : {1.0, 0.8, 0.3, 0.1}) {
+      const double rate = share * fastest;
+      const Rates rates = {.together = 2.2 * fastest, .fastest = fastest};
+      const auto bytes = static_cast<double>(ChunkFor(rate, rates, 1 << 30, kGranule));
+      EXPECT_NEAR(bytes, rate * seconds, kGranule) << fastest << " " << share;
+    }
   }
+}
+
+TEST(ChunkFor, FlowsThatAreAllSlowKeepChunksThatAreWorthTheirCalls) {
+  // Sixty-four flows of one connection on a few CPUs.
+  EXPECT_EQ(ChunkFor(16.384e6, {64 * 16.384e6, 16.384e6}, 1 << 30, kGranule), 64U << 10);
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 16'384, kMs);
+  EXPECT_GE(flow.Cap(flow.rate()), 2 * (56U << 10));
+  EXPECT_LE(flow.Cap(10 * flow.rate()), 64U << 10) << "beside a fast one it is given less";
 }
 
 }  // namespace
