@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directed links of one or more nodes, each with its bandwidth and where that comes from."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class NodeKind(StrEnum):
+    """What a vertex is; NCCL's names (`graph/topo.h`)."""
+
+    GPU = "GPU"
+    PCI = "PCI"
+    NVS = "NVS"
+    CPU = "CPU"
+    NIC = "NIC"
+    NET = "NET"
+    MEMORY = "MEM"
+    """Host memory of a CPU. NCCL's search does not book it; a bounce over the host does."""
+
+
+class LinkKind(StrEnum):
+    """What carries the bytes."""
+
+    PCI = "PCI"
+    NVLINK = "NVL"
+    C2C = "C2C"
+    SWITCH_TO_SWITCH = "PCILINK"
+    CPU_TO_CPU = "SYS"
+    MEMORY = "MEM"
+    NET = "NET"
+    FABRIC = "FABRIC"
+
+
+class Vertex(msgspec.Struct, frozen=True, kw_only=True):
+    """`name` is unique in its LinkGraph and fit to be read by people: `GPU0`, `PCI 0000:0a:00.0`,
+    `CPU0`, `NET mlx5_0`; with several nodes `node1/GPU0`."""
+
+    name: str
+    kind: NodeKind
+    bus_id: str | None = None
+    numa: int | None = None
+    index: int | None = None
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One direction of a link. `how` says in words how the bandwidth was derived ("Gen5 x16",
+    "width 0 read as 16", "link_speed '' read as Gen3"); `sure` is False where NCCL guesses."""
+
+    source: str
+    target: str
+    kind: LinkKind
+    gb_per_s: float
+    how: str
+    sure: bool = True
+
+    @property
+    def name(self) -> str:
+        """`GPU0 -> PCI 0000:0a:00.0`."""
+        return f"{self.source} -> {self.target}"
+
+
+class LinkGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """Vertices and directed links; every link has its twin in the other direction."""
+
+    vertices: tuple[Vertex, ...]
+    links: tuple[Link, ...]
