@@ -8,6 +8,7 @@ import msgspec
 from nccltune.formats.graph_xml import Graphs
 from nccltune.formats.lines import encoding_of
 from nccltune.formats.nccl_xml_rules import refusals
+from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.lint.across import check_across
 from nccltune.topology.lint.graphs import check_graphs
@@ -27,6 +28,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     topologies: tuple[Topology, ...]
     graphs: tuple[Graphs, ...]
     issues: tuple[Issue, ...]
+    files: int
 
     @property
     def is_bad(self) -> bool:
@@ -35,14 +37,21 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lint_files(files: Iterable[tuple[str, bytes]]) -> Checked:
-    """Check files, given by name and content. Raises InputError for one that cannot be read."""
+    """Check files, given by name and content. One that cannot be read is an issue; raises its
+    InputError where no other can be."""
     topologies: list[Topology] = []
     graphs: list[Graphs] = []
     order: list[str] = []
     issues: list[Issue] = []
+    first: InputError | None = None
     for source, data in files:
         order.append(source)
-        found = load(data, source)
+        try:
+            found = load(data, source)
+        except InputError as error:
+            first = first or error
+            issues.append(_unreadable(source, error))
+            continue
         if isinstance(found, Graphs):
             graphs.append(found)
         else:
@@ -50,11 +59,28 @@ def lint_files(files: Iterable[tuple[str, bytes]]) -> Checked:
             issues += lint_topology(found)
         if isinstance(found, Graphs) or found.dialect in _XML:
             issues += _refused(data, source)
+    if first is not None and not topologies and not graphs:
+        raise first
     for one in graphs:
         issues += check_graphs(one, topologies)
     issues += check_across(topologies)
     return Checked(
-        topologies=tuple(topologies), graphs=tuple(graphs), issues=tuple(_sorted(issues, order))
+        topologies=tuple(topologies),
+        graphs=tuple(graphs),
+        issues=tuple(_sorted(issues, order)),
+        files=len(order),
+    )
+
+
+def _unreadable(source: str, error: InputError) -> Issue:
+    line = (error.where or "").removeprefix(source).removeprefix(":")
+    return Issue(
+        severity=Severity.ERROR,
+        id="unreadable",
+        source=source,
+        line=int(line) if line.isdecimal() else None,
+        message=error.message,
+        hint=error.hint or "dump it again",
     )
 
 
