@@ -231,11 +231,13 @@ def test_broken_graphs() -> None:
         ('<system>\n<cpu a="1"\tb="2"/></system>', "tag-space", 2),
         ('<system>\n<cpu a="1"\n b="2"/></system>', "tag-space", 2),
         ('<system a = "1"/>', "equals-space", 1),
+        ("<system>\n<cpu></cpu ></system>", "closing-space", 2),
+        ("<system>\nhello <cpu/></system>", "words", 2),
         (f'<system><cpu a="{"x" * 254}"/></system>', "long-value", 1),
         ("<system><cpu " + " ".join(f"a{i}='1'" for i in range(17)) + "/></system>",
               "attributes", 1),
         ("<system><cpu>" + "<pci/>" * 641 + "</cpu></system>", "children", 1),
-        ("<system><cpu>" + "<pci/>" * 255 + "</cpu></system>", "elements", 1),
+        ("<system><cpu>" + "<pci/>" * 254 + "</cpu></system>", "elements", 1),
     ],
 )  # fmt: skip
 def test_what_nccls_parser_refuses(text: str, kind: str, line: int) -> None:
