@@ -166,7 +166,7 @@ CPU = b'<system version="1"><cpu numaid="0" name="%s"/></system>'
         (b'<!DOCTYPE s SYSTEM "/etc/passwd"><s/>', "has a document type", "topo.xml:1"),
         (CPU % b"&a;", "is no well-formed XML: undefined entity", "topo.xml:1"),
         (b"<a>" * 10_000, "is nested deeper than 64 levels", "topo.xml:1"),
-        (b"<a>" + b"<b/>" * (1 << 18), "has more than 262144 elements", "topo.xml:1"),
+        (b"<a>" + b"<b/>" * (1 << 17), "has more than 131072 elements", "topo.xml:1"),
         (b" " * (16 << 20) + b"<a/>", "has 16777220 bytes", "topo.xml"),
         (b"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00", "is a binary file", "topo.xml"),
         (b"\x1f\x8b\x08\x00", "is compressed (gzip)", "topo.xml"),
