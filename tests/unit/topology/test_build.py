@@ -4,6 +4,7 @@
 import pytest
 
 from nccltune.formats.topology_xml import read_topology
+from nccltune.model.errors import InputError
 from nccltune.topology.build import link_graph
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind
 from tests.unit.topology.samples import FOLDER, sample
@@ -157,3 +158,13 @@ def test_switches_joined_without_the_cpu() -> None:
     found = link_graph([read_topology(text.encode(), "x.xml")])
     joined = link(found, "PCI 0000:18:00.0 -> PCI 0000:28:00.0")
     assert (joined.gb_per_s, joined.kind) == (5000.0, LinkKind.SWITCH_TO_SWITCH)
+
+
+def test_more_devices_than_any_machine_has() -> None:
+    pci = "".join(f'<pci busid="{place:04x}:00:00.0" class="0x060400"/>' for place in range(800))
+    cpus = '<cpu numaid="0"/>' * 200
+    for inside, message in ((f'<cpu numaid="0">{pci}</cpu>', "800 PCI"), (cpus, "200 CPUs")):
+        topology = read_topology(f'<system version="1">{inside}</system>'.encode(), "x.xml")
+        with pytest.raises(InputError, match=message) as caught:
+            link_graph([topology])
+        assert caught.value.hint
