@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccltune.formats.topology_xml import read_topology
+from nccltune.formats.xml_tree import blank_comments
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, NvLink, Pci, Topology
 from tests.unit.topology.samples import FOLDER, SHARED, sample
@@ -139,6 +140,12 @@ def test_comments_hold_anything() -> None:
     assert topology.cpus[0].line == 3
 
 
+def test_comments_without_an_end_cost_no_more_than_others() -> None:
+    with pytest.raises(InputError, match="is no well-formed XML"):
+        read("<system>" + "<!--" * 500_000)
+    assert blank_comments("a<!--\nb-->c<!--d") == "a    \n    c<!--d"
+
+
 BOMB = (
     '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">'
     + "".join(
@@ -167,7 +174,7 @@ CPU = b'<system version="1"><cpu numaid="0" name="%s"/></system>'
         (CPU % b"&a;", "is no well-formed XML: undefined entity", "topo.xml:1"),
         (b"<a>" * 10_000, "is nested deeper than 64 levels", "topo.xml:1"),
         (b"<a>" + b"<b/>" * (1 << 17), "has more than 131072 elements", "topo.xml:1"),
-        (b" " * (16 << 20) + b"<a/>", "has 16777220 bytes", "topo.xml"),
+        (b" " * (8 << 20) + b"<a/>", "has 8388612 bytes", "topo.xml"),
         (b"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00", "is a binary file", "topo.xml"),
         (b"\x1f\x8b\x08\x00", "is compressed (gzip)", "topo.xml"),
         (b"\n" + CPU % b"caf\xe9", "is not UTF-8: invalid continuation byte at", "topo.xml:2"),

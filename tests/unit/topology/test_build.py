@@ -168,3 +168,14 @@ def test_more_devices_than_any_machine_has() -> None:
         with pytest.raises(InputError, match=message) as caught:
             link_graph([topology])
         assert caught.value.hint
+
+
+def test_a_link_of_one_side_in_each_of_several_nodes() -> None:
+    text = (FOLDER / "nvlink-pairs.xml").read_text()
+    once = text.replace('<nvlink target="0000:17:00.0" count="4" tclass="0x030200"/>', "")
+    topology = read_topology(once.encode(), "x.xml")
+    found = link_graph([topology, sample("nvlink-pairs"), topology])
+    assert [one.name for one in found.links if "tells of it" in one.how] == [
+        "node0/GPU1 -> node0/GPU0",
+        "node2/GPU1 -> node2/GPU0",
+    ]
