@@ -160,3 +160,23 @@ def test_other_cpus(tmp_path: Path) -> None:
 
 def test_this_machine_reads() -> None:
     assert read_sysfs().cpus
+
+
+def test_ports_that_are_down_are_left_out_and_named(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    path = "pci0000:00/0000:00:02.0/0000:01:00.0"
+    machine.device(path, NIC)
+    files = {
+        "ports/1/rate": "10 Gb/sec (1X SDR)", "ports/1/state": "1: DOWN",
+        "ports/2/rate": "200 Gb/sec (4X HDR)", "ports/2/state": "4: ACTIVE",
+    }  # fmt: skip
+    machine.net("infiniband", "mlx5_0", path, files)
+    other = "pci0000:00/0000:00:03.0/0000:02:00.0"
+    machine.device(other, {**NIC, "class": "0x020000"})
+    machine.net("net", "eth1", other, {"operstate": "down"})
+    topology = read_sysfs(tmp_path)
+    (device,) = topology.cpus[0].devices
+    assert [(net.port, net.mbit_per_s) for net in device.nets] == [(2, 200000)]
+    assert topology.unread == (
+        "mlx5_0 port 1 is 1: DOWN: NCCL skips it", "eth1 is down: NCCL skips it",
+    )  # fmt: skip

@@ -111,3 +111,4 @@ def test_headlines() -> None:
         "4 GPUs (sm89) · no NVLink · 2 NIC ports · 2 CPUs"
     )
     assert "NVLink from GPU to GPU" in headline(link_graph([sample("nvlink-pairs")]))
+    assert "xGMI from GPU to GPU" in headline(link_graph([sample("rccl")]))
