@@ -48,7 +48,10 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
 class Hardware:
     """The graph's vertices and links, ready to be walked."""
 
-    def __init__(self, graph: LinkGraph) -> None:
+    def __init__(self, graph: LinkGraph, *, c2c_as_nvlink: bool = False) -> None:
+        self._kinds = dict(_KINDS)
+        if c2c_as_nvlink:
+            self._kinds[LinkKind.C2C] = PathKind.NVL
         self.vertices: dict[str, Vertex] = {vertex.name: vertex for vertex in graph.vertices}
         self.leaving: dict[str, list[Link]] = defaultdict(list)
         self.memory: dict[str, tuple[Link, Link]] = {}
@@ -155,13 +158,13 @@ class Hardware:
         if link.kind is LinkKind.PCI and NodeKind.CPU in ends:
             return PathKind.PHB
         if (
-            link.kind is LinkKind.NVLINK
+            self._kinds[link.kind] is PathKind.NVL
             and ends[0] is NodeKind.GPU
             and path.kind is PathKind.NVL
             and len(path.links) == 1
         ):
             return PathKind.NVB
-        return _KINDS[link.kind]
+        return self._kinds[link.kind]
 
 
 def _is_better(

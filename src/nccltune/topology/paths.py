@@ -45,7 +45,7 @@ class Paths:
     """Paths between any two vertices of a graph."""
 
     def __init__(self, graph: LinkGraph, settings: PathSettings, rules: PathRules) -> None:
-        self._hardware = Hardware(graph)
+        self._hardware = Hardware(graph, c2c_as_nvlink=rules.c2c_as_nvlink)
         self._settings = settings
         self._rules = rules
         self._domains = self._hardware.domains()
@@ -239,7 +239,8 @@ class _Domain:
             for gpu in self.gpus:
                 if self._settings.pxn:
                     self._try_pxn(gpu, net)
-                if self.between(gpu, net).kind >= PathKind.PHB:
+                is_far = self.between(gpu, net).kind >= PathKind.PHB
+                if is_far and not self._rules.far_nics_bounce:
                     continue
                 gdr = self.gdr(gpu, net, read=False)
                 cpu = self._cpu_of(gpu)

@@ -144,10 +144,15 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     hops, or none longer with more bandwidth, counted first."""
     widest_cpu: bool
     """A GPU's CPU is the one with the widest path: since 2.30.7. Before, with the fewest hops."""
+    c2c_as_nvlink: bool
+    """C2C counts as NVLink: until 2.25."""
     p2c: bool
     """C2C and PCIe together are a kind of their own: since 2.27."""
     p2c_nearest_only: bool
     """Only for a GPU's nearest NICs: since 2.29."""
+    far_nics_bounce: bool
+    """Also what goes through a CPU anyway is sent through the GPU's CPU where GPUDirect RDMA is
+    not used: until 2.20."""
     pxn_needs_gdr: bool
     """The GPU beside the NIC must be able to send with GPUDirect RDMA: since 2.30."""
     pxn_c2c: bool
@@ -170,8 +175,10 @@ def rules_of(version: Version | None) -> PathRules:
     return PathRules(
         by_kind=since >= (2, 30, 7),
         widest_cpu=since >= (2, 30, 7),
+        c2c_as_nvlink=since < (2, 26, 0),
         p2c=since >= (2, 27, 0),
         p2c_nearest_only=since >= (2, 29, 0),
+        far_nics_bounce=since < (2, 21, 0),
         pxn_needs_gdr=since >= (2, 30, 0),
         pxn_c2c=since >= (2, 28, 0),
         gdr_c2c=since >= (2, 27, 0),
