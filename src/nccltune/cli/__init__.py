@@ -30,6 +30,7 @@ VERBS = {
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
+    "topo": "the machine as NCCL sees it: show, lint, write topology files",
     "net-stats": "what the network plugin's connections carry right now, flow by flow",
 }
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.
@@ -130,7 +131,7 @@ def _number(stop: BaseException) -> int:
 
 def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    hint = f"nccltune {context.info_name} --help" if context and context.parent else None
+    hint = f"{context.command_path} --help" if context and context.parent else None
     return _say(error.format_message(), hint or "nccltune --help", 2)
 
 

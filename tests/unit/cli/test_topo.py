@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune topo`: what it prints, where to, and its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.cli.topo import VERBS
+from tests.unit.topology.samples import FOLDER
+
+MATRIX = (
+    "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
+    "GPU0\t X \tPIX\tPIX\t0-7\nGPU1\tPIX\t X \tPIX\t0-7\nNIC0\tPIX\tPIX\t X \t\n"
+    "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
+)
+
+
+def path(name: str) -> str:
+    return str(FOLDER / f"{name}.xml")
+
+
+def out_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert run(["topo", *words]) == code
+    return capsys.readouterr().out
+
+
+def parsed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
+    return json.loads(out_of(capsys, *words, "--json", code=code))
+
+
+def test_no_verb_is_imported_for_help() -> None:
+    code = (
+        "import sys; from nccltune.cli import run; run(['topo', '--help']);"
+        "print(sorted({'msgspec', 'rich', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, verb, "--help")
+    assert out.startswith(f"Usage: nccltune topo {verb}")
+    assert "Examples:" in out
+    assert "--json" in out
+
+
+def test_a_verb_or_option_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topo", "shwo"]) == 2
+    assert "did you mean 'show'?" in capsys.readouterr().err
+    assert run(["topo", "show", "--frobnicate"]) == 2
+    assert "nccltune topo show --help" in capsys.readouterr().err
+
+
+def test_show(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "show", path("switch-l40s"))
+    lines = out.splitlines()
+    assert lines[0] == "4 GPUs (sm89) · no NVLink · 2 NIC ports · 2 CPUs"
+    assert "├─ GPU1 0000:42:00.0 sm89    24.0 GB/s   Gen4 x16" in out
+    assert "between CPUs" in out
+    assert "GPU0    X     PIX   PIX   PIX   PIX     PIX" in out
+    assert "GDR  GPU0 with NET mlx5_0 (and 3 more): receives and sends directly" in out
+
+
+def test_show_with_settings_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "show", path("switch-l40s"), "--set", "NCCL_P2P_DISABLE=1",
+                 "--set", "NCCL_NET_GDR_READ=0")  # fmt: skip
+    assert "GPU0    X     PHB   PHB   PHB" in out
+    assert "no P2P (PIX is beyond LOC), so through the CPU" in out
+    assert "sends through host memory (NCCL_NET_GDR_READ=0)" in out
+    old = out_of(capsys, "show", path("flat-vm"), "--nccl-version", "2.28.9")
+    assert "16.0 GB/s" in old
+    assert "24.0 GB/s" not in old
+
+
+def test_show_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = parsed(capsys, "show", path("superchip"))
+    assert found["topology"]["dialect"] == "nccl"
+    assert {link["name"] for link in found["links"]} >= {"GPU0 -> CPU0", "GPU0 -> CPU0 (C2C)"}
+    (way,) = [
+        one for one in found["paths"]
+        if (one["source"], one["target"]) == ("GPU0", "NET mlx5_0")
+    ]  # fmt: skip
+    assert (way["kind"], way["gb_per_s"]) == ("P2C", 48.0)
+    assert len(found["paths"]) == 16
+
+
+def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "topo.svg"
+    out_of(capsys, "show", path("dgx"), "--svg", str(file))
+    assert file.read_text().startswith("<svg ")
+    assert run(["topo", "show", path("dgx"), "--svg", str(tmp_path / "no" / "x.svg")]) == 2
+
+
+def test_a_study_and_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topo", "show", str(tmp_path)]) == 2
+    assert "NCCL_TOPO_DUMP_FILE=topo.xml" in capsys.readouterr().err
+    (tmp_path / "topo.txt").write_text(MATRIX)
+    assert out_of(capsys, "show", str(tmp_path)).startswith("2 GPUs · no NVLink · 1 NIC port")
+
+
+def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "CPU" in out_of(capsys, "show").splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["show", "/nonexistent.xml"], "cannot be read: No such file"),
+        (["show", path("flat-vm-graph")], "is a graph file"),
+        (["show", path("dgx"), "--nccl-version", "new"], "'new' is no version of NCCL"),
+        (["show", path("dgx"), "--set", "P2P_LEVEL=SYS"], "is no setting of NCCL"),
+        (["lint", "/nonexistent.xml"], "cannot be read"),
+        (["write", "--switches", "2"], "no GPU is given"),
+        (["write", path("flat-vm")], "the link of 0001:00:00.0 is not known"),
+    ],
+)
+def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topo", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert "hint:" in err
+
+
+def test_lint(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "lint", path("virtual-switches"), code=1)
+    assert f"{path('virtual-switches')}:3: error: 0000:03:00.0" in out
+    assert "hint:" in out
+    assert out.splitlines()[-1] == "1 file, 2 errors, 2 warnings, 0 notes"
+    assert out_of(capsys, "lint", path("dgx")) == "1 file, nothing wrong\n"
+
+
+def test_lint_json(capsys: pytest.CaptureFixture[str]) -> None:
+    found = parsed(capsys, "lint", path("dgx"), path("flat-vm-graph"), code=1)
+    assert found["files"] == [path("dgx"), path("flat-vm-graph")]
+    assert [issue["id"] for issue in found["issues"]] == ["graph-gpus", "graph-gpus"]
+    assert found["issues"][0]["severity"] == "error"
+
+
+def test_one_file_that_cannot_be_read_does_not_hide_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.xml").write_text("<system>\n<cpu")
+    (tmp_path / "b.xml").write_text(Path(path("dgx")).read_text())
+    found = parsed(capsys, "lint", str(tmp_path), code=1)
+    assert [(issue["id"], issue["line"]) for issue in found["issues"]] == [("unreadable", 2)]
+    assert run(["topo", "lint", str(tmp_path / "a.xml")]) == 2
+
+
+def test_write_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matrix = tmp_path / "topo.txt"
+    matrix.write_text(MATRIX)
+    file = tmp_path / "vm.xml"
+    assert run(["topo", "write", str(matrix), "--pcie", "4", "--gpus", "05:00.0,06:00.0",
+                "--nics", "mlx5_0=07:00.0", "-o", str(file)]) == 0  # fmt: skip
+    assert capsys.readouterr().out == ""
+    text = file.read_text()
+    assert text.count('link_speed="16.0 GT/s PCIe" link_width="16"') == 4
+    assert out_of(capsys, "lint", str(file)) == "1 file, nothing wrong\n"
+    assert "GPU0 0000:05:00.0" in out_of(capsys, "show", str(file))
+
+
+def test_write_from_options(capsys: pytest.CaptureFixture[str]) -> None:
+    found = parsed(capsys, "write", "--cpus", "2", "--switches", "2", "--pcie", "5x16",
+                   "--gpus", "05:00.0,06:00.0")  # fmt: skip
+    assert found["file"] is None
+    assert found["issues"] == []
+    assert found["xml"].count("<pci ") == 4
+
+
+def test_write_mends_a_dump_and_names_what_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = out_of(capsys, "write", path("virtual-switches"), "--pcie", "5")
+    assert "2.5 GT/s" not in out
+    matrix = tmp_path / "topo.txt"
+    matrix.write_text(MATRIX)
+    words = ["topo", "write", str(matrix), "--pcie", "4", "--gpus", "05:00.0,06:00.0"]
+    assert run(words) == 0
+    assert "left out for want of a bus id" in capsys.readouterr().err
