@@ -8,4 +8,5 @@ nccl_tests_*.py  text and JSON of nccl-tests
 nccl_log.py      what an NCCL log in the same output says
 raw_csv.py       NVIDIA's raw CSV (measurements), both ways
 tuner_csv.py     NVIDIA's tuner CSV (rules), both ways
+xml_tree.py      small XML files, safely; topology_xml.py and graph_xml.py are NCCL's
 """

@@ -132,7 +132,7 @@ def _held_by(
 
     def rank(name: str) -> tuple[float, bool, float, str]:
         fill = used[name] / capacity[name] if capacity[name] > 0 else 1.0
-        nobody_more = most[name] <= rate * (1 + _ALMOST)
-        return (min(1.0, round(fill + _ALMOST, 5)), nobody_more, demand.loads[name], name)
+        somebody_more = most[name] > rate * (1 + _ALMOST)
+        return (-min(1.0, round(fill + _ALMOST, 5)), somebody_more, -demand.loads[name], name)
 
-    return max((name for name, load in demand.loads.items() if load > 0), key=rank)
+    return min((name for name, load in demand.loads.items() if load > 0), key=rank)
