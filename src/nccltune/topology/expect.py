@@ -15,6 +15,7 @@ from nccltune.topology.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flow_settings import FlowSettings, flow_settings
 from nccltune.topology.flows import algorithms, flows
 from nccltune.topology.kinds import FlowKind
+from nccltune.topology.links import LinkKind
 from nccltune.topology.nccl_model import algbw_gb_per_s
 from nccltune.topology.reach import reach
 from nccltune.topology.search import Found, search
@@ -33,7 +34,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     `load_by_kind` is GB/s of the bottleneck link by kind of flow, adding up to `used` of its
     `capacity_gb_per_s`. `nccl_busbw_gb_per_s` is what NCCL's own model books for it, which knows
     neither kinds of flows nor host memory. `alternatives` are the ceilings of the algorithms that
-    NCCL does not take. `sure` is False where a bandwidth on the way was assumed.
+    NCCL does not take. `flows_gb_per_s` has the largest load that each kind puts on a link of the
+    node, `host_memory_gb_per_s` what passes through host memory, written and read. `sure` is False
+    where a bandwidth on the way was assumed.
     """
 
     busbw_gb_per_s: float
@@ -47,6 +50,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     channels: int
     nccl_busbw_gb_per_s: float | None
     alternatives: dict[Algorithm, float]
+    flows_gb_per_s: dict[FlowKind, float]
+    host_memory_gb_per_s: float
     sure: bool
     notes: tuple[str, ...]
 
@@ -171,9 +176,29 @@ def _expected(
         alternatives={
             one: found.busbw_gb_per_s for one, found in ceilings.items() if one is not taken
         },
-        sure=not unsure,
+        flows_gb_per_s=_flows(best),
+        host_memory_gb_per_s=_host_memory(best),
+        sure=not unsure and not notes,
         notes=(*notes, *assumed),
     )
+
+
+def _flows(found: Ceiling) -> dict[FlowKind, float]:
+    most: dict[FlowKind, float] = {}
+    for full in found.links:
+        for kind, load in full.by_kind.items():
+            most[kind] = max(most.get(kind, 0.0), load)
+    return {kind: most[kind] for kind in FlowKind if kind in most}
+
+
+def _host_memory(found: Ceiling) -> float:
+    """Of the node where most passes through host memory."""
+    by_role: dict[str, float] = {}
+    for full in found.links:
+        if full.link.kind is LinkKind.MEMORY:
+            load = full.used * full.link.gb_per_s
+            by_role[full.role] = by_role.get(full.role, 0.0) + load
+    return max(by_role.values(), default=0.0)
 
 
 def sentence(collective: Collective, found: Ceiling) -> str:

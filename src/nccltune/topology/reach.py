@@ -141,9 +141,14 @@ class _Finder:
 
     def _gpus(self) -> tuple[GpuSpot, ...]:
         found = []
+        untold = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
+        if untold:
+            self.notes.append(
+                f"the file does not tell what {untold[0]} is"
+                + (f" (and {len(untold) - 1} more)" if untold[1:] else "")
+                + ": taken as compute capability 8.0, with no NVLink but what it names"
+            )
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
-            if vertex.sm is None:
-                self.notes.append(f"{vertex.name}: compute capability not told, taken as 8.0")
             index = number if vertex.index is None else vertex.index
             found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM))
         if not found:

@@ -110,6 +110,8 @@ class Walk:
         self.left = [round(link.gb_per_s * 1000) for link in reach.links]
         self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
         self._bookings: dict[int, _Booking] = {}
+        self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
+        self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
         indexes = [gpu.index for gpu in reach.gpus]
         self.own_nets = [
             local_nets(gpu, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
@@ -385,14 +387,17 @@ class Walk:
 
     def _nets(self, gpu: int | None) -> list[int]:
         """The NICs to try, own ones first (`ncclTopoSelectNets`)."""
-        gpus = range(self.size) if gpu is None else (gpu,)
-        nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
-        for kind in range(self.goal.inter_type + 1):
-            for one in gpus:
-                for net, way in enumerate(self.reach.gpu_net[one]):
-                    if way.kind == kind:
-                        nets.setdefault(net)
-        return list(nets)
+        key = (gpu, self.goal.inter_type)
+        if key not in self._nets_to_try:
+            gpus = range(self.size) if gpu is None else (gpu,)
+            nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
+            for kind in range(self.goal.inter_type + 1):
+                for one in gpus:
+                    for net, way in enumerate(self.reach.gpu_net[one]):
+                        if way.kind == kind:
+                            nets.setdefault(net)
+            self._nets_to_try[key] = list(nets)
+        return self._nets_to_try[key]
 
     def _next(self, gpu: int, step: int, to_net: int, order: str) -> Sequence[int]:
         """Which GPUs to try next, best first (`ncclTopoSearchNextGpuSort`)."""
@@ -400,26 +405,37 @@ class Walk:
             return (step + 1,)
         if order == "replay":
             return (self.rings[-1].gpus[step + 1],)
-        flag = 1 << len(self.rings)
-        size = self.size
         sort_net = 0 if to_net == -1 else 1 if to_net == step + 1 else -1
-        ways = self.reach.gpu_gpu[gpu]
-        scores = []
-        for away in range(1, size):
-            other = (gpu + away) % size
-            if not ways[other].links or self.used[other] & flag:
-                continue
-            inside = (-int(ways[other].gb_per_s), len(ways[other].links))
-            outside = (0, 0, 0)
-            if sort_net:
-                way = self.reach.net_gpu[self.net_in][other]
-                outside = (-int(way.gb_per_s), -self._pci[other], len(way.links))
-            scores.append(((*outside, *inside, away), other, inside))
-        scores.sort()
-        following = [other for _, other, _ in scores]
-        if sort_net == -1 and len({inside for _, _, inside in scores}) == 1:
+        flag = 1 << len(self.rings)
+        free = [
+            (other, inside)
+            for other, inside in self._order_from(gpu, self.net_in if sort_net else None)
+            if not self.used[other] & flag
+        ]
+        following = [other for other, _ in free]
+        if sort_net == -1 and len({inside for _, inside in free}) == 1:
             following.reverse()
         return self._neighbours(gpu, following) if self.reach.nvswitch else following
+
+    def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
+        """All other GPUs, best first: near the NIC in use if there is one, then near the GPU. With
+        each goes its bandwidth and distance inside the node."""
+        key = (gpu, net)
+        if key not in self._orders:
+            ways = self.reach.gpu_gpu[gpu]
+            scores = []
+            for away in range(1, self.size):
+                other = (gpu + away) % self.size
+                if not ways[other].links:
+                    continue
+                inside = (-int(ways[other].gb_per_s), len(ways[other].links))
+                outside = (0, 0, 0)
+                if net is not None:
+                    way = self.reach.net_gpu[net][other]
+                    outside = (-int(way.gb_per_s), -self._pci[other], len(way.links))
+                scores.append(((*outside, *inside, away), other, inside))
+            self._orders[key] = [(other, inside) for _, other, inside in sorted(scores)]
+        return self._orders[key]
 
     def _neighbours(self, gpu: int, following: Sequence[int]) -> list[int]:
         """With NVSwitches only the next and the previous GPU are tried."""
