@@ -82,6 +82,7 @@ def _case(path: Path, options: dict[str, Any]) -> "Case":
     from nccltune.model.errors import InputError
     from nccltune.model.names import nearest
     from nccltune.topology.calibration import read_calibration
+    from nccltune.topology.load import load_topology
     from nccltune.topology.what_if import Case
 
     name = str(options["collective"]).lower().replace("-", "").replace("_", "")
@@ -93,7 +94,7 @@ def _case(path: Path, options: dict[str, Any]) -> "Case":
         )
     calibration = options["calibration"]
     return Case(
-        topology=topology_at(path),
+        topology=load_topology(path),
         collective=Collective(name),
         nodes=options["nodes"],
         ranks_per_node=options["gpus_per_node"],
@@ -101,23 +102,6 @@ def _case(path: Path, options: dict[str, Any]) -> "Case":
         calibration=None if calibration is None else read_calibration(calibration),
         nccl_version=_version(options["nccl"]),
     )
-
-
-def topology_at(path: Path) -> "Topology":
-    """The topology of a file, or of the `topo.xml` in a study."""
-    from nccltune.formats.topology_xml import read_topology
-    from nccltune.model.errors import InputError
-
-    file = path / "topo.xml" if path.is_dir() else path
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"cannot be read: {error.strerror}",
-            where=str(file),
-            hint="have NCCL write it: NCCL_TOPO_DUMP_FILE=topo.xml",
-        ) from error
-    return read_topology(data, str(file))
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:

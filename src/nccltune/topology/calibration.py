@@ -17,7 +17,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 from nccltune.model.sample import SCHEMA_VERSION
 from nccltune.topology.kinds import FlowKind
-from nccltune.topology.links import LinkKind
+from nccltune.topology.links import Link, LinkKind
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=2)]
 
@@ -50,24 +50,34 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         return 1.0 / self._efficiency(flow, link, through_intel)
 
     def _efficiency(self, flow: FlowKind, link: LinkKind, through_intel: bool) -> float:
-        if link in (LinkKind.PCI, LinkKind.SWITCH_TO_SWITCH):
-            if flow is FlowKind.NVLINK:
-                return 1.0
-            return self[flow.value] * (self["p2p_through_intel"] if through_intel else 1.0)
-        name = _BY_LINK.get(link)
-        return 1.0 if name is None else self[name]
+        name = _figure_of(flow, link)
+        value = 1.0 if name is None else self[name]
+        return value * (self["p2p_through_intel"] if through_intel and link in _PCI else 1.0)
 
     def with_figures(self, name: str, figures: dict[str, Figure]) -> "Calibration":
         """The same with some figures replaced."""
         return Calibration(name=name, values={**self.values, **figures})
 
 
+_PCI = (LinkKind.PCI, LinkKind.SWITCH_TO_SWITCH)
 _BY_LINK = {
     LinkKind.NVLINK: "nvlink",
     LinkKind.CPU_TO_CPU: "between_cpus",
     LinkKind.MEMORY: "host_memory",
     LinkKind.NET: "network",
 }
+
+
+def _figure_of(flow: FlowKind, link: LinkKind) -> str | None:
+    if link in _PCI:
+        return None if flow in (FlowKind.NVLINK, FlowKind.NETWORK) else flow.value
+    return _BY_LINK.get(link)
+
+
+def figure_of(flow: FlowKind, link: Link) -> str:
+    """The name of the figure that says what a flow costs on a link; the flow's own where none
+    does."""
+    return _figure_of(flow, link.kind) or flow.value
 
 
 @functools.cache

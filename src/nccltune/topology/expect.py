@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a collective should reach on a platform, and which link sets the limit."""
 
+import functools
 from collections.abc import Mapping
 
 import msgspec
 
+from nccltune.formats.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import TUNED, Collective
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.bandwidth import Version
-from nccltune.topology.calibration import Calibration, defaults
+from nccltune.topology.calibration import Calibration, defaults, figure_of
 from nccltune.topology.ceiling import Ceiling, FullLink, ceiling
 from nccltune.topology.flow_settings import FlowSettings, flow_settings
 from nccltune.topology.flows import algorithms, flows
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.links import LinkKind
 from nccltune.topology.nccl_model import algbw_gb_per_s
-from nccltune.topology.reach import reach
-from nccltune.topology.search import Found, search
+from nccltune.topology.reach import Reach, reach
+from nccltune.topology.search import Found, Searched, search
+from nccltune.topology.settings import PathSettings
 from nccltune.topology.trim import first_gpus, only_nics
 
 _SHOWN = 0.02
@@ -26,6 +29,8 @@ _SHOWN = 0.02
 _NEAR = 0.05
 """Links nearly as full as the bottleneck: were they narrower, they would be it."""
 MOST_NODES = 1 << 20
+_KEPT = 32
+"""Searches remembered: a second each, and what-if, the doctor and reports ask for the same."""
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +40,9 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     `capacity_gb_per_s`. `nccl_busbw_gb_per_s` is what NCCL's own model books for it, which knows
     neither kinds of flows nor host memory. `alternatives` are the ceilings of the algorithms that
     NCCL does not take. `flows_gb_per_s` has the largest load that each kind puts on a link of the
-    node, `host_memory_gb_per_s` what passes through host memory, written and read. `sure` is False
-    where a bandwidth on the way was assumed.
+    node, `host_memory_gb_per_s` what passes through host memory, written and read. `calibrated_by`
+    is the figure of the calibration that counts most for the bottleneck; `plain_tree` says that
+    trees cost what that figure says. `sure` is False where a bandwidth on the way was assumed.
     """
 
     busbw_gb_per_s: float
@@ -52,6 +58,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     alternatives: dict[Algorithm, float]
     flows_gb_per_s: dict[FlowKind, float]
     host_memory_gb_per_s: float
+    calibrated_by: str
+    plain_tree: bool
     sure: bool
     notes: tuple[str, ...]
 
@@ -79,7 +87,7 @@ def expect(
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
-    way = reach(topology, chosen.path, version=nccl_version)
+    way = _reach(topology, chosen.path, nccl_version)
     if nodes * len(way.gpus) < 2:
         raise InputError("one rank has nobody to talk to", hint="--nodes 2 or more GPUs a node")
     if nodes > 1 and not way.nets:
@@ -88,7 +96,7 @@ def expect(
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
-    found = search(way, nodes=nodes, cross_nic=chosen.cross_nic, version=nccl_version)
+    found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
     sm = min(gpu.sm for gpu in way.gpus)
     channels = found.connected(nodes, sm, chosen.min_channels, chosen.max_channels)
     ceilings: dict[Algorithm, Ceiling] = {}
@@ -109,8 +117,31 @@ def expect(
     factor = collective.bus_factor(ranks)
     notes = [*way.notes, *_notes(found.ring, chosen, ceilings)]
     return _expected(
-        ceilings, taken, None if own is None else own * factor, tuple(notes), collective
+        ceilings,
+        taken,
+        None if own is None else own * factor,
+        tuple(notes),
+        collective,
+        plain_tree=found.tree.pattern is Pattern.TREE,
     )
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _reach(topology: Topology, settings: PathSettings, version: Version | None) -> Reach:
+    return reach(topology, settings, version=version)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _search(
+    topology: Topology,
+    settings: PathSettings,
+    version: Version | None,
+    several: bool,
+    cross_nic: int,
+) -> Searched:
+    """The search looks at one node, and only whether it is alone."""
+    way = _reach(topology, settings, version)
+    return search(way, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
 
 
 def _check(collective: Collective, nodes: int) -> None:
@@ -157,6 +188,8 @@ def _expected(
     own: float | None,
     notes: tuple[str, ...],
     collective: Collective,
+    *,
+    plain_tree: bool,
 ) -> Expected:
     best = ceilings[taken]
     full = best.bottleneck
@@ -178,6 +211,8 @@ def _expected(
         },
         flows_gb_per_s=_flows(best),
         host_memory_gb_per_s=_host_memory(best),
+        calibrated_by=figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link),
+        plain_tree=plain_tree,
         sure=not unsure and not notes,
         notes=(*notes, *assumed),
     )
