@@ -29,6 +29,7 @@ VERBS = {
     "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
+    "topo": "a machine's hardware as NCCL sees it, and what a change would do: what-if",
     "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
     "net-stats": "what the network plugin's connections carry right now, flow by flow",
