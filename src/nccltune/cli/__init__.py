@@ -29,9 +29,9 @@ VERBS = {
     "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
-    "topo": "a machine's hardware as NCCL sees it, and what a change would do: what-if",
-    "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
+    "topo": "the machine as NCCL sees it: show, lint, write topology files",
+    "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
     "net-stats": "what the network plugin's connections carry right now, flow by flow",
 }
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.
@@ -132,7 +132,7 @@ def _number(stop: BaseException) -> int:
 
 def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
-    hint = f"nccltune {context.info_name} --help" if context and context.parent else None
+    hint = f"{context.command_path} --help" if context and context.parent else None
     return _say(error.format_message(), hint or "nccltune --help", 2)
 
 

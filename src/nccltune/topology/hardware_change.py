@@ -7,7 +7,7 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Pci, Topology
-from nccltune.topology.tree import devices_of, rebuilt
+from nccltune.topology.rebuild import devices_of, rebuilt
 
 NEW_SWITCH = "new-switch"
 """The bus id of an added switch; a second one is `new-switch-2`."""

@@ -18,8 +18,8 @@ from nccltune.topology.build import link_graph
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.paths import Path, Paths, paths
+from nccltune.topology.rebuild import nets_of
 from nccltune.topology.settings import PathKind, PathSettings
-from nccltune.topology.tree import nets_of
 
 _UNKNOWN_SM = 80
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of NCCL that change paths, read as NCCL reads them (`graph/paths.cc`)."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 import msgspec
 
+from nccltune.model.errors import InputError
 from nccltune.topology.bandwidth import Version
 
 
@@ -61,6 +63,28 @@ class PathSettings(msgspec.Struct, frozen=True, kw_only=True):
     """NCCL_PXN_C2C."""
     nvb: bool = True
     """Not NCCL_NVB_DISABLE."""
+
+
+def parse_version(text: str) -> Version:
+    """`2.28.9`, or `2.28` for its last release. Raises InputError."""
+    found = re.fullmatch(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?:[-+.]\S*)?", text.strip())
+    if found is None:
+        raise InputError(f"'{text}' is no version of NCCL", hint="write it as 2.28.9")
+    major, minor, patch = found.groups()
+    return (int(major), int(minor), int(patch) if patch is not None else 999)
+
+
+def parse_settings(words: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` words. Raises InputError for one without a sign or of no `NCCL_` name."""
+    settings = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign or not name.startswith("NCCL_"):
+            raise InputError(
+                f"'{word}' is no setting of NCCL", hint="write it as NCCL_P2P_LEVEL=SYS"
+            )
+        settings[name] = value
+    return settings
 
 
 def path_settings(settings: Mapping[str, str]) -> PathSettings:

@@ -6,7 +6,7 @@ import msgspec
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Net, Pci, Topology
 from nccltune.topology.nics import chosen_nics
-from nccltune.topology.tree import devices_of, nets_of, rebuilt
+from nccltune.topology.rebuild import devices_of, nets_of, rebuilt
 
 
 def first_gpus(topology: Topology, count: int) -> Topology:

@@ -13,7 +13,7 @@ from nccltune.topology.bandwidth import Version
 from nccltune.topology.calibration import Calibration
 from nccltune.topology.expect import Expected, expect
 from nccltune.topology.kinds import FlowKind
-from nccltune.topology.tree import nets_of
+from nccltune.topology.rebuild import nets_of
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from nccltune.topology.build import link_graph
 from nccltune.topology.hardware_change import add_switch, move_nic
 from nccltune.topology.nics import chosen_nics
 from nccltune.topology.paths import PathKind, paths
-from nccltune.topology.tree import devices_of, nets_of
+from nccltune.topology.rebuild import devices_of, nets_of
 from nccltune.topology.trim import first_gpus, only_nics
 
 from .samples import sample

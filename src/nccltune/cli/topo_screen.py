@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine in the terminal: its tree, its links and NCCL's paths."""
+
+from typing import TYPE_CHECKING
+
+from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.settings import PathKind
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.model.topology import Topology
+    from nccltune.topology.paths import Path, Paths
+    from nccltune.topology.tree import Branch
+
+_NO_LIMIT = 5000.0
+_STYLES = {
+    PathKind.LOC: "dim", PathKind.NVL: "green", PathKind.NVB: "green", PathKind.C2C: "green",
+    PathKind.PIX: "green", PathKind.PXB: "green", PathKind.P2C: "green", PathKind.PXN: "green",
+    PathKind.PHB: "yellow", PathKind.SYS: "red", PathKind.NET: "red", PathKind.DIS: "red",
+}  # fmt: skip
+_WORDS = {
+    PathKind.NVL: "NVLink", PathKind.NVB: "NVLink through one other GPU",
+    PathKind.C2C: "C2C between GPU and CPU", PathKind.PIX: "at most one PCIe bridge",
+    PathKind.PXB: "several PCIe bridges, no CPU", PathKind.P2C: "C2C to the CPU, then PCIe",
+    PathKind.PXN: "through the GPU beside the NIC", PathKind.PHB: "through a CPU",
+    PathKind.SYS: "between CPUs", PathKind.NET: "through the network",
+    PathKind.DIS: "not connected",
+}  # fmt: skip
+
+
+def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
+    """Print all of it."""
+    from nccltune.topology.tree import headline, layout
+
+    trees, across = layout(graph)
+    out.print(headline(graph), style="bold", markup=False, soft_wrap=True)
+    out.print()
+    rows: list[tuple[str, Link | None]] = []
+    for tree in trees:
+        _rows(tree, "", "", rows)
+    wide = max((len(text) for text, _ in rows), default=0)
+    for text, link in rows:
+        _print_row(out, text, wide, link)
+    _show_across(out, across, wide)
+    _show_paths(out, graph, ways)
+    for words in topology.unread[:5]:
+        out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+
+
+def label(vertex: Vertex) -> str:
+    """A vertex for people: its name and what is known of it."""
+    if vertex.kind is NodeKind.GPU:
+        known = [vertex.bus_id or "", f"sm{vertex.sm}" if vertex.sm is not None else ""]
+        return " ".join([vertex.name, *filter(None, known)])
+    if vertex.kind is NodeKind.CPU:
+        return " ".join([vertex.name, *filter(None, [vertex.vendor or vertex.arch])])
+    if vertex.kind is NodeKind.PCI:
+        return vertex.name.replace("PCI ", "switch ", 1)
+    return vertex.name
+
+
+def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
+    rows.append((lead + label(branch.vertex), branch.link))
+    last = len(branch.children) - 1
+    for place, child in enumerate(branch.children):
+        corner, bar = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
+        _rows(child, below + corner, below + bar, rows)
+
+
+def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
+    from rich.markup import escape
+
+    if link is None:
+        out.print(f"[bold]{escape(text)}[/bold]", soft_wrap=True)
+        return
+    style = "default" if link.sure else "yellow"
+    out.print(
+        f"{escape(text.ljust(wide))}  [{style}]{bandwidth_words(link):>12}[/{style}]  "
+        f"[dim]{escape(link.how)}[/dim]",
+        soft_wrap=True,
+    )
+
+
+def bandwidth_words(link: Link) -> str:
+    """`48.0 GB/s`, with ? where NCCL guesses; inside a chip there is no limit to speak of."""
+    if link.gb_per_s >= _NO_LIMIT:
+        return "no limit  "
+    value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
+    return f"{value} GB/s{' ' if link.sure else '?'}"
+
+
+def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
+    """Links beside the tree, those that are alike in one line."""
+    names = {
+        LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
+        LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
+    }  # fmt: skip
+    groups: dict[tuple[LinkKind, str], list[Link]] = {}
+    for kind in names:
+        for link in across:
+            if link.kind is kind:
+                groups.setdefault((kind, link.how), []).append(link)
+    texts = []
+    for (kind, _), links in groups.items():
+        more = f" (and {len(links) - 1} more)" if len(links) > 1 else ""
+        texts.append(f"{names[kind]:<16}  {links[0].source} - {links[0].target}{more}")
+    wide = max([wide, *map(len, texts)])
+    if groups:
+        out.print()
+    for text, links in zip(texts, groups.values(), strict=True):
+        _print_row(out, text, wide, links[0])
+
+
+def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
+    from rich.markup import escape
+
+    gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
+    nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
+    ends = [*gpus, *nets]
+    if len(ends) < 2:
+        return
+    heads = [name.replace("NET ", "", 1) for name in ends]
+    first = max(len("from"), *(len(head) for head in heads))
+    widths = [max(3, len(head)) for head in heads]
+    out.print()
+    columns = "  ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True))
+    out.print(f"[bold]paths[/bold]  (row to column)\n{'':<{first}}  {escape(columns)}",
+              soft_wrap=True)  # fmt: skip
+    found: dict[PathKind, Path] = {}
+    reasons: dict[str, list[Path]] = {}
+    for name, head in zip(ends, heads, strict=True):
+        cells = []
+        for other, width in zip(ends, widths, strict=True):
+            path = ways.between(name, other)
+            text = "X" if name == other else path.kind.name
+            cells.append(f"[{_STYLES[path.kind]}]{text.ljust(width)}[/{_STYLES[path.kind]}]")
+            if name != other:
+                found.setdefault(path.kind, path)
+                if path.why is not None and path.kind not in (PathKind.PXN, PathKind.P2C):
+                    reasons.setdefault(path.why.rpartition(": ")[0], []).append(path)
+        out.print(f"{escape(head.ljust(first))}  {'  '.join(cells)}", soft_wrap=True)
+    out.print()
+    for kind in sorted(found):
+        out.print(f"[{_STYLES[kind]}]{kind.name}[/{_STYLES[kind]}]  {_WORDS[kind]}", soft_wrap=True)
+    for reason, paths in reasons.items():
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"
+        out.print(words, markup=False, soft_wrap=True)
+    _show_gdr(out, gpus, nets, ways)
+
+
+def _show_gdr(out: "Console", gpus: list[str], nets: list[str], ways: "Paths") -> None:
+    """GPUDirect RDMA of each GPU with its nearest NIC ports, alike ones in one line."""
+    groups: dict[str, list[str]] = {}
+    if not nets:
+        return
+    for gpu in gpus:
+        for net in ways.nearest_nets(gpu)[:1]:
+            receive, send = (ways.gdr(gpu, net, read=read) for read in (False, True))
+            if receive.allowed and send.allowed:
+                words = f"receives and sends directly ({receive.why})"
+            elif receive.allowed:
+                words = f"receives directly, sends through host memory ({send.why})"
+            else:
+                words = f"goes through host memory ({receive.why})"
+            groups.setdefault(words, []).append(f"{gpu} with {net}")
+    for words, pairs in groups.items():
+        more = f" (and {len(pairs) - 1} more)" if len(pairs) > 1 else ""
+        out.print(f"GDR  {pairs[0]}{more}: {words}", markup=False, soft_wrap=True)
