@@ -110,6 +110,13 @@ class Walk:
         self.left = [round(link.gb_per_s * 1000) for link in reach.links]
         self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
         self._bookings: dict[int, _Booking] = {}
+        self.found = 0
+        """How often something better was found."""
+        self._tried: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._intra_kinds = {way.kind for row in reach.gpu_gpu for way in row}
+        self._inter_kinds = {
+            way.kind for rows in (reach.gpu_net, reach.net_gpu) for row in rows for way in row
+        }
         self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
         self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
         indexes = [gpu.index for gpu in reach.gpus]
@@ -139,7 +146,14 @@ class Walk:
         ]
 
     def run(self, steps: int) -> int:
-        """Try the goal for at most `steps` steps; those left, -1 where nothing can be better."""
+        """Try the goal for at most `steps` steps; those left, -1 where nothing can be better.
+
+        A longer path type that no path has changes nothing: such a try ends as the one before it
+        did, unless something better was found in between.
+        """
+        key = (steps, *msgspec.structs.astuple(self._effective()))
+        if key in self._tried and self._tried[key][0] == self.found:
+            return self._tried[key][1]
         self.time = steps
         self.rings: list[Ring] = []
         self.used = [0] * self.size
@@ -148,7 +162,20 @@ class Walk:
         self.net_in: int = 0
         self.net_out: int | None = None
         self._channel()
+        self._tried[key] = (self.found, self.time)
         return self.time
+
+    def _effective(self) -> Goal:
+        """The goal with its types lowered to the longest that some path has."""
+        types = [
+            max((kind for kind in kinds if kind <= limit), default=None)
+            for kinds, limit in (
+                (self._intra_kinds, self.goal.intra_type),
+                (self._inter_kinds, self.goal.inter_type),
+            )
+        ]
+        replace = msgspec.structs.replace
+        return replace(self.goal, intra_type=types[0], inter_type=types[1])
 
     def _channel(self) -> None:
         """Begin the next channel (`ncclTopoSearchRec`)."""
@@ -454,6 +481,7 @@ class Walk:
         ends = (self.net_in, self.net_out) if self.inter else (None, None)
         self.rings.append(Ring(tuple(self.order), *ends))
         if self._is_better():
+            self.found += 1
             goal = self.goal
             self.best.pattern = goal.pattern
             self.best.cross_nic = goal.cross_nic

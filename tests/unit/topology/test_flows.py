@@ -2,6 +2,8 @@
 """Flows and ceilings of cases that can be done by hand. Figures here are round on purpose: they
 are not the defaults."""
 
+import functools
+
 import msgspec
 import pytest
 
@@ -13,7 +15,7 @@ from nccltune.topology.flow_settings import flow_settings
 from nccltune.topology.flows import algorithms, flows
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.reach import Reach, reach
-from nccltune.topology.search import search
+from nccltune.topology.search import Searched, search
 from nccltune.topology.trim import first_gpus
 
 from .samples import sample
@@ -36,7 +38,7 @@ def of(
     collective: Collective = Collective.ALLREDUCE,
     channels: int | None = None,
 ) -> Ceiling:
-    searched = search(node, nodes=nodes)
+    searched = searches(node, nodes > 1)
     found = flows(
         node,
         searched,
@@ -48,6 +50,17 @@ def of(
     return ceiling(node, found, calibration, pattern=searched.tree.pattern)
 
 
+@functools.cache
+def searches(node: Reach, several: bool) -> Searched:
+    return search(node, nodes=2 if several else 1)
+
+
+@functools.cache
+def dgx() -> Reach:
+    return reach(sample("dgx"))
+
+
+@functools.cache
 def l40s(gpus: int = 4, **settings: str) -> Reach:
     return reach(first_gpus(sample("switch-l40s"), gpus), flow_settings(settings).path)
 
@@ -154,12 +167,12 @@ def test_trees_of_two_nodes_go_over_the_nic_rate():
 def test_nvls_in_a_node_of_eight():
     """All-reduce of S: S and S/8 out of every GPU and as much in, so that S/t is 370.8 / 1.125 and
     bus bandwidth 14/8 of it."""
-    found = of(reach(sample("dgx")), 1, perfect(), Algorithm.NVLS)
+    found = of(dgx(), 1, perfect(), Algorithm.NVLS)
     assert found.busbw_gb_per_s == pytest.approx(370.8 / 1.125 * 14 / 8)
 
 
 def test_which_algorithms_there_are():
-    hopper, ada = reach(sample("dgx")), l40s()
+    hopper, ada = dgx(), l40s()
     ring, tree, nvls = Algorithm.RING, Algorithm.TREE, Algorithm.NVLS
     assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=None) == [ring, tree, nvls]
     assert algorithms(Collective.ALLREDUCE, hopper, 1, nvls=False) == [ring, tree]
@@ -169,10 +182,10 @@ def test_which_algorithms_there_are():
 
 
 def test_pxn_sends_through_the_gpu_beside_the_nic():
-    node = reach(sample("dgx"))
+    node = dgx()
     kinds = [leg.kind for leg in node.gpu_net[0][1].legs]
     assert kinds == [FlowKind.NVLINK, FlowKind.GDR_READ, FlowKind.NETWORK]
-    assert [leg.kind for leg in reach(sample("dgx")).gpu_net[1][1].legs] == kinds[1:]
+    assert [leg.kind for leg in dgx().gpu_net[1][1].legs] == kinds[1:]
 
 
 @pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE])
@@ -180,7 +193,7 @@ def test_pxn_sends_through_the_gpu_beside_the_nic():
 def test_nodes_of_one_role_are_as_good_as_all_of_them(nodes: int, algorithm: Algorithm):
     """Folded and unfolded: a role for each node, alone, gives the same ceiling."""
     node = l40s(2)
-    searched = search(node, nodes=nodes)
+    searched = searches(node, True)
     found = flows(
         node,
         searched,
@@ -208,7 +221,7 @@ def test_what_leaves_a_node_comes_in_elsewhere():
     """Over all nodes the network carries as much out as in, for ring and tree, odd and even."""
     node = l40s(2)
     for nodes in (2, 3, 4, 7):
-        searched = search(node, nodes=nodes)
+        searched = searches(node, True)
         for algorithm in (Algorithm.RING, Algorithm.TREE):
             found = flows(
                 node,
