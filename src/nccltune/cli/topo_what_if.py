@@ -172,9 +172,11 @@ def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]"
     from rich.markup import escape
     from rich.table import Table
 
+    from nccltune.model.scale import count
+
     gpus = case.ranks_per_node
-    nodes = f"{case.nodes:,} node" + ("s" if case.nodes > 1 else "")
-    size = f"{nodes} x {gpus} GPUs" if gpus else nodes
+    nodes = count(case.nodes, "node")
+    size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
     whose = case.calibration.name if case.calibration else "defaults"
     parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}"]
     out.print(escape(" · ".join(parts)))
@@ -211,23 +213,27 @@ def _row(expected: "Expected", gain: float | None) -> tuple[str, ...]:
 
 def _show_costs(out: "Console", now: "Expected", answers: "list[Answer]") -> None:
     """What a change costs beside the links: work for the CPU and its memory."""
+    from rich.markup import escape
+
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
             out.print(
-                f"[dim]cost[/dim]  {answer.change.words}: {more:.3g} GB/s more through host memory"
-                " (written and read) and the CPU's time for it"
+                f"[dim]cost[/dim]  {escape(answer.change.words)}: {more:.3g} GB/s more through"
+                " host memory (written and read) and the CPU's time for it"
             )
 
 
 def _show_proofs(out: "Console", answers: "list[Answer]") -> None:
     """The commands for what would help, best first; if nothing does, say so."""
+    from rich.markup import escape
+
     better = sorted((one for one in answers if one.gain > 1 + _SAME), key=lambda one: -one.gain)
     if not better:
         out.print("nothing asked here raises the ceiling")
         return
     for answer in better:
-        out.print(f"[bold]prove[/bold] {answer.change.words}:", highlight=False)
+        out.print(f"[bold]prove[/bold] {escape(answer.change.words)}:")
         for line in answer.confirm:
             out.print(f"  {line}", markup=False, soft_wrap=True)
 
