@@ -13,12 +13,12 @@ import msgspec
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Net, Topology
-from nccltune.topology.bandwidth import Version
+from nccltune.topology.bandwidth import Version, nvlink
 from nccltune.topology.build import link_graph
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.paths import Path, Paths, paths
-from nccltune.topology.rebuild import nets_of
+from nccltune.topology.rebuild import devices_of, nets_of
 from nccltune.topology.settings import PathKind, PathSettings
 
 _UNKNOWN_SM = 80
@@ -51,6 +51,9 @@ class GpuSpot(msgspec.Struct, frozen=True):
     name: str
     index: int
     sm: int
+    own_nvlink_gb_per_s: float = 0.0
+    """Of NVLinks that lead back to it, as some clouds' files have it: no way, but NCCL counts it
+    among what the GPU can send (`totalBw`)."""
 
 
 class NetSpot(msgspec.Struct, frozen=True):
@@ -92,7 +95,7 @@ def reach(
     """
     graph = link_graph([topology], nccl_version=version)
     found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
-    return _Finder(topology, graph, found).reach()
+    return _Finder(topology, graph, found, version).reach()
 
 
 def twins(links: Sequence[Link]) -> list[int]:
@@ -105,8 +108,11 @@ def twins(links: Sequence[Link]) -> list[int]:
 
 
 class _Finder:
-    def __init__(self, topology: Topology, graph: LinkGraph, found: Paths) -> None:
+    def __init__(
+        self, topology: Topology, graph: LinkGraph, found: Paths, version: Version | None
+    ) -> None:
         self.topology = topology
+        self.version = version
         self.graph = graph
         self.paths = found
         self.place = {_key(link): number for number, link in enumerate(graph.links)}
@@ -141,6 +147,15 @@ class _Finder:
 
     def _gpus(self) -> tuple[GpuSpot, ...]:
         found = []
+        loops = {
+            device.bus_id: sum(
+                link.count * nvlink(device.gpu, self.version).gb_per_s
+                for link in device.gpu.nvlinks
+                if link.target == device.bus_id and link.count > 0
+            )
+            for device in devices_of(self.topology)
+            if device.gpu is not None
+        }
         untold = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
         if untold:
             self.notes.append(
@@ -150,7 +165,8 @@ class _Finder:
             )
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
             index = number if vertex.index is None else vertex.index
-            found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM))
+            own = loops.get(vertex.bus_id or "", 0.0)
+            found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM, own))
         if not found:
             raise InputError(
                 "names no GPU, so there is nothing to send from",

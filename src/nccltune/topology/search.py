@@ -132,11 +132,11 @@ class _Search:
         self.version = version
         self.table = speeds(self.sm, inter=inter, version=version)
         self.inter = inter
+        # Asked before a lone GPU makes the tree a plain one.
+        self.cross_nic = cross_nic if len(reach.nets) > 1 else 0
         self.pattern = pattern
         if self.size == 1 and pattern is not Pattern.RING:
             self.pattern = Pattern.TREE
-        crossing = self.pattern in (Pattern.RING, Pattern.BALANCED_TREE)
-        self.cross_nic = cross_nic if crossing and len(reach.nets) > 1 else 0
         self.ran_out = False
 
     def run(self, least: int, most: int) -> Found:
@@ -339,7 +339,8 @@ def system_bandwidths(reach: Reach, *, inter: bool) -> tuple[float, float]:
     totals = []
     for gpu in reach.gpus:
         own = [link for link in reach.links if link.source == gpu.name]
-        nvlink = sum(link.gb_per_s for link in own if link.kind.value == "NVL")
+        nvlink = gpu.own_nvlink_gb_per_s
+        nvlink += sum(link.gb_per_s for link in own if link.kind.value == "NVL")
         pci = max((link.gb_per_s for link in own if link.kind.value == "PCI"), default=0.0)
         totals.append(max(nvlink, pci))
     return fastest, max(totals)

@@ -142,6 +142,8 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     by_kind: bool
     """The kind of a path counts before its bandwidth and hops. Before 2.30.7 a path with fewer
     hops, or none longer with more bandwidth, counted first."""
+    widest_cpu: bool
+    """A GPU's CPU is the one with the widest path: since 2.30.7. Before, with the fewest hops."""
     p2c: bool
     """C2C and PCIe together are a kind of their own: since 2.27."""
     p2c_nearest_only: bool
@@ -152,6 +154,9 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     """Default of NCCL_PXN_C2C: on since 2.28."""
     gdr_c2c: bool
     """Default of NCCL_NET_GDR_C2C: on since 2.27."""
+    p2c_as_c2c: bool
+    """GPUDirect RDMA over C2C is measured by C2C alone, whatever NCCL_NET_GDR_LEVEL says of PCIe:
+    until 2.28."""
     amd_pairs_only: bool
     """On AMD hosts P2P crosses the CPU only where there are two GPUs: since 2.23."""
     read_from_sm80: bool
@@ -164,11 +169,13 @@ def rules_of(version: Version | None) -> PathRules:
     since = version if version is not None else newest
     return PathRules(
         by_kind=since >= (2, 30, 7),
+        widest_cpu=since >= (2, 30, 7),
         p2c=since >= (2, 27, 0),
         p2c_nearest_only=since >= (2, 29, 0),
         pxn_needs_gdr=since >= (2, 30, 0),
         pxn_c2c=since >= (2, 28, 0),
         gdr_c2c=since >= (2, 27, 0),
+        p2c_as_c2c=since < (2, 29, 0),
         amd_pairs_only=since >= (2, 23, 0),
         read_from_sm80=since >= (2, 19, 1),
     )
