@@ -33,6 +33,7 @@ Examples:
   nccltune topo what-if topo.xml --calibration calibration.json
 """
 FILE = "calibration.json"
+TOPOLOGY = "topo.xml"
 _ROUNDS = 4
 _LOW, _HIGH = 256 << 20, 1 << 30
 _DUMP = "NCCL_TOPO_DUMP_FILE"
@@ -118,16 +119,19 @@ def _measure(path: Path, launch: "Launch", again: str) -> int:
         high=_HIGH,
         rounds=_ROUNDS,
     )
-    dumping = _dumping(path / "topo.xml") if launch.replay is None else _as_is()
-    with terminated_like_interrupted(), dumping:
+    with terminated_like_interrupted(), _dumping(path / TOPOLOGY, launch.replay):
         swept = run_sweep(path, launch, wanted, again)
-    return swept if isinstance(swept, int) else 0
+    if isinstance(swept, int):
+        return swept
+    if launch.replay is not None and (launch.replay / TOPOLOGY).is_file():
+        (path / TOPOLOGY).write_bytes((launch.replay / TOPOLOGY).read_bytes())
+    return 0
 
 
 @contextmanager
-def _dumping(path: Path) -> "Iterator[None]":
+def _dumping(path: Path, replay: Path | None) -> "Iterator[None]":
     """Have NCCL write its topology beside the samples, unless somebody has it written elsewhere."""
-    if _DUMP in os.environ or path.exists():
+    if replay is not None or _DUMP in os.environ or path.exists():
         yield
         return
     os.environ[_DUMP] = str(path.absolute())
@@ -135,11 +139,6 @@ def _dumping(path: Path) -> "Iterator[None]":
         yield
     finally:
         del os.environ[_DUMP]
-
-
-@contextmanager
-def _as_is() -> "Iterator[None]":
-    yield
 
 
 def _derive(paths: tuple[Path, ...], topology: Path | None) -> "Derived":
@@ -160,7 +159,7 @@ def _derive(paths: tuple[Path, ...], topology: Path | None) -> "Derived":
             hardware,
             found,
             base,
-            name=study.name,
+            name=study.name + (f", a replay of {platform.replay}" if platform.replay else ""),
             settings=platform.settings,
             nccl_version=_version(platform.nccl_version),
         )

@@ -35,7 +35,7 @@ _SAME = 0.005
               help="What is run.")  # fmt: skip
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE",
               help="A setting of NCCL that is in force now.")  # fmt: skip
-@click.option("--nccl", metavar="VERSION", help="Which NCCL  [default: the newest known]")
+@click.option("--nccl-version", metavar="X.Y.Z", help="Which NCCL  [default: the newest known]")
 @click.option("--calibration", type=click.Path(path_type=Path),
               help="Measured efficiencies (`nccltune calibrate`)  [default: built in]")  # fmt: skip
 @click.option("--gdr-read", type=click.Choice(["on", "off"]),
@@ -100,7 +100,7 @@ def _case(path: Path, options: dict[str, Any]) -> "Case":
         ranks_per_node=options["gpus_per_node"],
         settings=dict(_pair(text, "--env") for text in options["environment"]),
         calibration=None if calibration is None else read_calibration(calibration),
-        nccl_version=_version(options["nccl"]),
+        nccl_version=_version(options["nccl_version"]),
     )
 
 
@@ -120,7 +120,7 @@ def _version(text: str | None) -> tuple[int, int, int] | None:
         return None
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
-        raise InputError(f"{text!r} is no version such as 2.28.9", where="--nccl")
+        raise InputError(f"{text!r} is no version such as 2.28.9", where="--nccl-version")
     numbers = [int(part) for part in parts] + [0]
     return numbers[0], numbers[1], numbers[2]
 

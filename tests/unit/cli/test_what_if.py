@@ -67,7 +67,7 @@ def test_nothing_that_helps_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         (["none.xml"], "cannot be read"),
         (["{l40s}", "--set", "NCCL_ALGO"], "is not NAME=VALUE"),
         (["{l40s}", "--collective", "alltoall"], "has no flows here"),
-        (["{l40s}", "--nccl", "new"], "is no version"),
+        (["{l40s}", "--nccl-version", "new"], "is no version"),
         (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
         (["{l40s}", "--add-switch", "CPU0="], "changes nothing"),
         (["{l40s}", "--gpus-per-node", "9"], "names 4 GPUs, not 9"),
