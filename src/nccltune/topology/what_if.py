@@ -13,7 +13,7 @@ from nccltune.topology.bandwidth import Version
 from nccltune.topology.calibration import Calibration
 from nccltune.topology.expect import Expected, expect
 from nccltune.topology.kinds import FlowKind
-from nccltune.topology.rebuild import nets_of
+from nccltune.topology.rebuild import devices_of, nets_of
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -133,13 +133,25 @@ def _exactly(names: Sequence[str]) -> str:
 
 
 def commands(case: Case, change: Change) -> tuple[str, ...]:
-    """What to type to see whether it is so. Hardware has to be changed by hand: measure before and
-    after; settings are tried in turn in one go."""
-    program = f"{PROGRAMS[case.collective]} -b 1G -e 4G -f 2 -g 1"
+    """What to type to see whether it is so. Settings are tried in turn in one go; hardware has to
+    be changed by hand, so it is measured before and after. Several nodes are started by Slurm's
+    launcher here; whoever has another names it."""
+    gpus = case.ranks_per_node or sum(one.gpu is not None for one in devices_of(case.topology))
+
+    def started(nodes: int) -> str:
+        return f" --launcher slurm --nodes {nodes} --gpus {gpus}" if nodes > 1 else ""
+
     if change.hardware or change.nodes:
-        return ("nccltune sweep -o studies/before", "nccltune sweep -o studies/after")
-    words = [f"{name}={value}" for name, value in change.settings.items()]
-    return (f"nccltune try {shlex.join(words)} -- {program}",)
+        sizes = f"--collectives {case.collective.value} --sizes 256M-1G"
+        after = change.nodes or case.nodes
+        return (
+            f"nccltune sweep -o studies/before {sizes}{started(case.nodes)}",
+            f"nccltune sweep -o studies/after {sizes}{started(after)}",
+        )
+    words = shlex.join(f"{name}={value}" for name, value in change.settings.items())
+    alone = f" -g {gpus}" if case.nodes == 1 else ""
+    program = f"{PROGRAMS[case.collective]} -b 1G -e 4G -f 2{alone}"
+    return (f"nccltune try {words}{started(case.nodes)} -- {program}",)
 
 
 PROGRAMS: Mapping[Collective, str] = {

@@ -31,7 +31,7 @@ def test_the_l40s_story_on_one_screen(capsys: pytest.CaptureFixture[str]) -> Non
     assert "+8%" in off
     assert "-> CPU0" in off
     assert "cost  GPUDirect reads off: 42.6 GB/s more through host memory" in out
-    assert "nccltune try NCCL_NET_GDR_READ=0 -- all_reduce_perf" in out
+    assert "nccltune try NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4 -- " in out
 
 
 def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,18 +19,24 @@ def test_a_setting_is_answered_with_a_command_that_proves_it():
         2 * answer.expected.busbw_gb_per_s, rel=0.02
     )
     assert answer.confirm == (
-        "nccltune try NCCL_NET_GDR_READ=0 -- all_reduce_perf -b 1G -e 4G -f 2 -g 1",
+        "nccltune try NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4"
+        " -- all_reduce_perf -b 1G -e 4G -f 2",
     )
 
 
 def test_other_collectives_have_other_programs():
     case = Case(topology=sample("switch-l40s"), collective=Collective.ALLGATHER)
-    assert "all_gather_perf" in commands(case, Change("x", {"NCCL_P2P_LEVEL": "LOC"}))[0]
+    (line,) = commands(case, Change("x", {"NCCL_P2P_LEVEL": "LOC"}))
+    assert line == "nccltune try NCCL_P2P_LEVEL=LOC -- all_gather_perf -b 1G -e 4G -f 2 -g 4"
 
 
 def test_hardware_is_measured_before_and_after():
     change = Change("x", hardware=lambda topology: topology)
-    assert all(line.startswith("nccltune sweep") for line in commands(TWO_NODES, change))
+    before, after = commands(TWO_NODES, change)
+    assert before.startswith("nccltune sweep -o studies/before")
+    assert after.endswith("--launcher slurm --nodes 2 --gpus 4")
+    _, more = commands(TWO_NODES, Change("x", nodes=16))
+    assert "--nodes 16" in more
 
 
 def test_many_nodes_are_no_slower_than_their_nics():
