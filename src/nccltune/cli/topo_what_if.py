@@ -58,7 +58,7 @@ def command(path: Path, as_json: bool, **options: Any) -> int:
     FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). Each change is answered alone, and
     all together where there are several; without any, those settings that may matter. Nothing is
     started and nothing is changed. The ceiling is what the links allow at large sizes; the network
-    beyond the NICs counts as wide enough.
+    beyond the NICs counts as wide enough. Of a study its settings and its NCCL count.
     """
     from nccltune.topology.what_if import together, what_if, worth_asking
 
@@ -93,15 +93,31 @@ def _case(path: Path, options: dict[str, Any]) -> "Case":
             hint=nearest(name, TUNED),
         )
     calibration = options["calibration"]
+    settings, version = _of_study(path)
     return Case(
         topology=load_topology(path),
         collective=Collective(name),
         nodes=options["nodes"],
         ranks_per_node=options["gpus_per_node"],
-        settings=dict(_pair(text, "--env") for text in options["environment"]),
+        settings={**settings, **dict(_pair(text, "--env") for text in options["environment"])},
         calibration=None if calibration is None else read_calibration(calibration),
-        nccl_version=_version(options["nccl_version"]),
+        nccl_version=_version(options["nccl_version"]) or version,
     )
+
+
+def _of_study(path: Path) -> "tuple[dict[str, str], tuple[int, int, int] | None]":
+    """What was in force when a study was measured: settings that count here, and which NCCL."""
+    from nccltune.model.study import Study
+    from nccltune.topology.flow_settings import READ
+
+    study = Study(path)
+    if not study.platform_path.is_file():
+        return {}, None
+    platform = study.platform()
+    settings = {name: value for name, value in platform.settings.items() if name in READ}
+    text = platform.nccl_version or ""
+    known = len(text.split(".")) in (2, 3) and text.replace(".", "").isdecimal()
+    return settings, _version(text) if known else None
 
 
 def _pair(text: str, where: str) -> tuple[str, str]:
@@ -178,7 +194,8 @@ def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]"
     nodes = count(case.nodes, "node")
     size = f"{nodes} x {count(gpus, 'GPU')}" if gpus else nodes
     whose = case.calibration.name if case.calibration else "defaults"
-    parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}"]
+    inforce = [f"{name}={value}" for name, value in case.settings.items()]
+    parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}", *inforce]
     out.print(escape(" · ".join(parts)))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")

@@ -69,7 +69,7 @@ def flows(
     """
     ranks = nodes * len(reach.gpus)
     if algorithm is Algorithm.NVLS:
-        return _nvls(reach, ranks)
+        return _nvls(reach, ranks, channels)
     if algorithm is Algorithm.TREE:
         return _tree(reach, searched.tree, nodes, channels, collective.bus_factor(ranks))
     return _ring(reach, searched.ring, nodes, channels)
@@ -172,16 +172,17 @@ def _edges(
     return parts
 
 
-def _nvls(reach: Reach, ranks: int) -> Flows:
+def _nvls(reach: Reach, ranks: int, channels: int) -> Flows:
     """The NVSwitches reduce and multicast: every GPU hands in its whole buffer and the part it
     owns once more reduced, and gets back its part and then the whole (`all_reduce.h`, NVLS)."""
     amount = (1.0 + 1.0 / ranks) / (2 * (ranks - 1) / ranks)
     parts = tuple(
-        Part(0, Leg(FlowKind.NVLINK, (number,)), amount)
+        Part(channel, Leg(FlowKind.NVLINK, (number,)), amount)
+        for channel in range(channels)
         for number, link in enumerate(reach.links)
         if link.kind is LinkKind.NVLINK
     )
-    return Flows(Algorithm.NVLS, 1, (Role("node", 1, parts),))
+    return Flows(Algorithm.NVLS, channels, (Role("node", 1, parts),))
 
 
 def _parts(channel: int, way: Way, amount: float) -> list[Part]:

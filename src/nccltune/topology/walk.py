@@ -5,7 +5,9 @@ After `ncclTopoSearchRec` and what it calls in `graph/search.cc` of NCCL 2.28.9.
 counted in whole MB/s, as NCCL rounds what is left of a link to three digits of a GB/s.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -19,6 +21,21 @@ from nccltune.topology.settings import PathKind
 _FIRST_ORDER_STEPS = 1 << 10
 Takes = tuple[tuple[int, int], ...]
 """Places of links and MB/s."""
+
+
+_FRAMES_A_STEP = 4
+"""Calls within each other for a step, with room: a walk goes through all channels in depth."""
+
+
+@contextmanager
+def _depth(frames: int) -> Iterator[None]:
+    """Room for so many more calls within each other; they take heap and no stack (Python 3.11)."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before + frames)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class Walk:
@@ -97,7 +114,8 @@ class Walk:
         self.net_in: int = 0
         self.net_out: int | None = None
         self._open = self._open_ways()
-        self._channel()
+        with _depth(_FRAMES_A_STEP * self.size * self.goal.most):
+            self._channel()
         self._tried[key] = (self.found, self.time)
         return self.time
 

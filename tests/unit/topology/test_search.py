@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The search against NCCL's own dumps, and against cases small enough to see the answer."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from nccltune.formats.graph_xml import GraphId, Pattern, read_graphs
+from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
 from nccltune.topology.reach import reach
 from nccltune.topology.search import search, speeds, system_bandwidths
 from nccltune.topology.settings import PathKind, PathSettings
@@ -109,3 +111,29 @@ def test_speeds_by_capability_and_version():
     assert speeds(100, inter=True, version=(2, 28, 9))[0] == 96.0
     assert speeds(103, inter=True, version=(2, 30, 7))[1] == 86.0
     assert speeds(86, inter=True, version=(2, 1, 0))[0] == 48.0
+
+
+def test_many_gpus_and_channels_are_walked_in_depth():
+    """40 GPUs behind NVSwitches: thousands of calls within each other."""
+    node = reach(switched(40))
+    limit = sys.getrecursionlimit()
+    ring = search(node, nodes=1, version=NCCL_OF_DUMPS).ring
+    assert len(ring.rings[0].gpus) == 40
+    assert ring.channels * ring.intra_gb_per_s <= 721.8
+    assert sys.getrecursionlimit() == limit
+
+
+def switched(gpus: int) -> Topology:
+    link = NvLink(target="fffffff:ffff:ff", count=18, target_class="0x068000")
+    devices = tuple(
+        Pci(
+            bus_id=f"0000:{number + 1:02x}:00.0",
+            class_code="0x030200",
+            speed="32.0 GT/s PCIe",
+            width=16,
+            gpu=Gpu(index=number, sm=100, rank=number, gdr=True, nvlinks=(link,)),
+        )
+        for number in range(gpus)
+    )
+    cpu = Cpu(numa=0, arch="x86_64", vendor="GenuineIntel", family=6, model=143, devices=devices)
+    return Topology(source="switched", dialect=Dialect.NCCL, cpus=(cpu,))
