@@ -167,7 +167,16 @@ def test_trees_of_two_nodes_go_over_the_nic_rate():
 def test_nvls_in_a_node_of_eight():
     """All-reduce of S: S and S/8 out of every GPU and as much in, so that S/t is 370.8 / 1.125 and
     bus bandwidth 14/8 of it."""
-    found = of(dgx(), 1, perfect(), Algorithm.NVLS)
+    any_search = searches(l40s(2), False)  # NVLS needs none
+    flow = flows(
+        dgx(),
+        any_search,
+        collective=Collective.ALLREDUCE,
+        algorithm=Algorithm.NVLS,
+        nodes=1,
+        channels=4,
+    )
+    found = ceiling(dgx(), flow, perfect())
     assert found.busbw_gb_per_s == pytest.approx(370.8 / 1.125 * 14 / 8)
 
 
