@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   nccltune topo lint topo.xml
-  nccltune topo lint /var/run/nvidia-topologyd/virtualTopology.xml
+  nccltune topo lint --here /var/run/nvidia-topologyd/virtualTopology.xml
   nccltune topo lint topo.xml graph.xml            is the graph file for this machine?
   nccltune topo lint nodes/*.xml --json            are all nodes alike?
 """
@@ -27,8 +27,12 @@ Examples:
 @click.argument(
     "files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER..."
 )
+@click.option(
+    "--here", is_flag=True,
+    help="Also check that this machine has the GPUs and NICs that files name.",
+)  # fmt: skip
 @json_option()
-def command(files: tuple[Path, ...], as_json: bool) -> int:
+def command(files: tuple[Path, ...], here: bool, as_json: bool) -> int:
     """Check topology and graph files, each by itself and nodes against each other.
 
     Link speeds that NCCL does not know, width 0, switches that a virtual machine made up, NVLinks
@@ -39,7 +43,9 @@ def command(files: tuple[Path, ...], as_json: bool) -> int:
     from nccltune.topology.lint.check import lint_files
     from nccltune.topology.load import read_file
 
-    checked = lint_files([(str(path), read_file(path)) for path in _paths(files)])
+    checked = lint_files(
+        [(str(path), read_file(path)) for path in _paths(files)], here=Path("/") if here else None
+    )
     if as_json:
         print_json(
             {

@@ -92,6 +92,8 @@ def bandwidth_words(link: Link) -> str:
 
 def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
     """Links beside the tree, those that are alike in one line."""
+    from nccltune.topology.tree import nvlink_name
+
     names = {
         LinkKind.CPU_TO_CPU: "between CPUs", LinkKind.NVLINK: "NVLink", LinkKind.C2C: "C2C",
         LinkKind.SWITCH_TO_SWITCH: "switch to switch", LinkKind.MEMORY: "host memory",
@@ -104,7 +106,8 @@ def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
     texts = []
     for (kind, _), links in groups.items():
         more = f" (and {len(links) - 1} more)" if len(links) > 1 else ""
-        texts.append(f"{names[kind]:<16}  {links[0].source} - {links[0].target}{more}")
+        name = nvlink_name(links[0]) if kind is LinkKind.NVLINK else names[kind]
+        texts.append(f"{name:<16}  {links[0].source} - {links[0].target}{more}")
     wide = max([wide, *map(len, texts)])
     if groups:
         out.print()

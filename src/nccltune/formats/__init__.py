@@ -9,4 +9,8 @@ nccl_log.py      what an NCCL log in the same output says
 raw_csv.py       NVIDIA's raw CSV (measurements), both ways
 tuner_csv.py     NVIDIA's tuner CSV (rules), both ways
 xml_tree.py      small XML files, safely; topology_xml.py and graph_xml.py are NCCL's
+nccl_xml_rules.py    what NCCL's own XML parser refuses
+topology_xml_write.py  a topology for that parser
+nvidia_smi_topo.py   the matrix of `nvidia-smi topo -m`, and the tree behind it
+sysfs_topology.py    the running machine's PCI tree
 """

@@ -7,6 +7,8 @@ It knows no header, no tab and no line end between attributes, and has fixed lim
 import re
 from typing import NamedTuple, Protocol
 
+from nccltune.formats.xml_tree import blank_comments
+
 MAX_VALUE = 253
 """`MAX_STR_LEN` is 255: the last character read and the end take two."""
 MAX_ATTRIBUTES = 16
@@ -15,7 +17,6 @@ MAX_TOPOLOGY_ELEMENTS = 255
 MAX_GRAPH_ELEMENTS = 65535
 """One less than `NCCL_TOPO_XML_MAX_NODES` and `NCCL_GRAPH_XML_MAX_NODES`: the end needs a place."""
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
 _VALUE = re.compile(r"""("[^"]*"|'[^']*')""")
 _READ_BELOW = {
@@ -50,7 +51,7 @@ class Add(Protocol):
 
 def refusals(text: str) -> list[Refusal]:
     """In the order of the file; of each kind only the first."""
-    text = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    text = blank_comments(text)
     found: dict[str, Refusal] = {}
 
     def add(at: int, kind: str, message: str, hint: str, *, fatal: bool = True) -> None:

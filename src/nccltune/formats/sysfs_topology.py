@@ -118,6 +118,10 @@ class _Machine:
             path = (entry / "device").resolve()
             cards.add(path)
             for port in _entries(entry / "ports"):
+                state = _text(port / "state")
+                if state is not None and "ACTIVE" not in state:
+                    self.unread.append(f"{entry.name} port {port.name} is {state}: NCCL skips it")
+                    continue
                 rate = _RATE.match(_text(port / "rate") or "")
                 self._add(
                     path,
@@ -134,7 +138,10 @@ class _Machine:
             if not device.exists():
                 continue
             path = device.resolve()
-            if path not in cards:
+            if _text(entry / "operstate") == "down":
+                if path not in cards:
+                    self.unread.append(f"{entry.name} is down: NCCL skips it")
+            elif path not in cards:
                 speed = _number(_text(entry / "speed"))
                 self._add(path, Net(name=entry.name, index=self._ports, mbit_per_s=speed))
 

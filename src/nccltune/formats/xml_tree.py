@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from nccltune.formats.lines import check_text, encoding_of, visible
 from nccltune.model.errors import InputError
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 8 << 20
 """A topology of NCCL is some 10 KiB, the graphs of 64 channels by 72 GPUs under 1 MiB."""
 MAX_DEPTH = 64
 MAX_ELEMENTS = 1 << 17
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]+")
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?")
@@ -110,7 +109,7 @@ def read_tree(data: bytes, source: str) -> Document:
     """The tree of an XML file. Raises InputError, with `source` and a line, where it is none."""
     text = _text_of(data, source)
     # NCCL's parser takes any text in a comment; XML forbids two hyphens there.
-    text = _COMMENT.sub(lambda found: _NOT_NEWLINE.sub(" ", found.group()), text)
+    text = blank_comments(text)
     builder = _Builder(source)
     try:
         builder.parser.Parse(text, True)
@@ -127,6 +126,24 @@ def read_tree(data: bytes, source: str) -> Document:
         ) from None
     assert builder.root is not None
     return Document(builder.root, builder.declared)
+
+
+def blank_comments(text: str) -> str:
+    """`text` with blanks for its comments, so that all else stays where it is. One that does not
+    end stays, for the parser to find."""
+    parts = []
+    done = 0
+    while (start := text.find("<!--", done)) >= 0:
+        end = text.find("-->", start + 4)
+        if end < 0:
+            break
+        parts += [text[done:start], _NOT_NEWLINE.sub(_blanks, text[start : end + 3])]
+        done = end + 3
+    return "".join([*parts, text[done:]])
+
+
+def _blanks(found: "re.Match[str]") -> str:
+    return " " * len(found.group())
 
 
 def _text_of(data: bytes, source: str) -> str:

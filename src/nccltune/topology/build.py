@@ -8,6 +8,7 @@ nowhere and a bounce over the host needs.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
@@ -73,6 +74,13 @@ class _Build:
         self.vertices: dict[str, Vertex] = {}
         self.links: dict[tuple[str, str, LinkKind], Link] = {}
         self._counts: Counter[str] = Counter()
+        self._seen = 0
+
+    def new_links(self) -> list[Link]:
+        """Links added since the last call."""
+        new = list(islice(reversed(self.links.values()), len(self.links) - self._seen))
+        self._seen = len(self.links)
+        return new[::-1]
 
     def vertex(self, name: str, kind: NodeKind, node: int, **facts: object) -> str:
         """Add a vertex; its name, with `#2` and so on where the name is taken."""
@@ -267,11 +275,11 @@ class _Host:
 
     def _twins(self) -> None:
         """Give every link its other direction where the file tells one only."""
-        for (source, target, kind), link in list(self.build.links.items()):
-            if (target, source, kind) not in self.build.links:
-                words = f"only {source} tells of it: {link.how}"
+        for link in self.build.new_links():
+            if (link.target, link.source, link.kind) not in self.build.links:
+                words = f"only {link.source} tells of it: {link.how}"
                 found = Bandwidth(link.gb_per_s, words, False)
-                self.build.one_way(target, source, kind, found)
+                self.build.one_way(link.target, link.source, link.kind, found)
 
 
 def _bus(bus_id: str) -> str:

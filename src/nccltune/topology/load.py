@@ -7,7 +7,7 @@ from pathlib import Path
 from nccltune.formats.graph_xml import Graphs, read_graphs
 from nccltune.formats.nvidia_smi_topo import looks_like_matrix, read_matrix, smi_topology
 from nccltune.formats.topology_xml import read_topology
-from nccltune.formats.xml_tree import MAX_BYTES
+from nccltune.formats.xml_tree import MAX_BYTES, blank_comments
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 
@@ -32,7 +32,7 @@ def load(data: bytes, source: str) -> Topology | Graphs:
     head = data[:_HEAD].decode("utf-8", errors="replace")
     if looks_like_matrix(head):
         return smi_topology(read_matrix(data, source))
-    if re.search(r"<graphs[\s>/]", re.sub(r"<!--.*?-->", "", head, flags=re.DOTALL)):
+    if re.search(r"<graphs[\s>/]", blank_comments(head)):
         return read_graphs(data, source)
     return read_topology(data, source)
 

@@ -8,7 +8,7 @@ from math import log2
 from nccltune.formats.lines import visible
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind
 from nccltune.topology.picture_layout import GAP, MARGIN, Box, Picture, place
-from nccltune.topology.tree import headline, layout
+from nccltune.topology.tree import headline, layout, nvlink_name
 
 _HEAD = 108.0
 _NO_LIMIT = 5000.0
@@ -279,6 +279,8 @@ def _legend(graph: LinkGraph, across: tuple[Link, ...], y: float) -> str:
     for name, words in _LEGEND:
         if name not in kinds:
             continue
+        if name == "nvl":
+            words = next(nvlink_name(link) for link in across if link.kind is LinkKind.NVLINK)  # noqa: PLW2901
         if name == "nvl" and len(widths) > 1:
             words += f" {_number(widths[0])} to {_number(widths[-1])}"  # noqa: PLW2901
         parts.append(

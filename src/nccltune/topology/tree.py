@@ -74,10 +74,15 @@ def headline(graph: LinkGraph) -> str:
     parts = [count(kinds[NodeKind.GPU], "GPU") + made]
     if kinds[NodeKind.NVS]:
         parts.append("NVLink through NVSwitches")
-    elif any(link.kind is LinkKind.NVLINK for link in graph.links):
-        parts.append("NVLink from GPU to GPU")
+    elif names := {nvlink_name(link) for link in graph.links if link.kind is LinkKind.NVLINK}:
+        parts.append(f"{' and '.join(sorted(names))} from GPU to GPU")
     elif kinds[NodeKind.GPU] > 1:
         parts.append("no NVLink")
     parts.append(count(kinds[NodeKind.NET], "NIC port"))
     parts.append(count(kinds[NodeKind.CPU], "CPU"))
     return " · ".join(parts)
+
+
+def nvlink_name(link: Link) -> str:
+    """What people call a link between GPUs: AMD's is xGMI, which RCCL books as NVLink."""
+    return "xGMI" if " for gfx" in link.how else "NVLink"

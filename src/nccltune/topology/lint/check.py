@@ -2,6 +2,7 @@
 """All rules over some files, in one list."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -12,6 +13,7 @@ from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.lint.across import check_across
 from nccltune.topology.lint.graphs import check_graphs
+from nccltune.topology.lint.here import check_here
 from nccltune.topology.lint.issue import Issue, Severity
 from nccltune.topology.lint.links import check_links
 from nccltune.topology.lint.nvlink import check_nvlinks
@@ -36,8 +38,9 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
         return any(issue.severity is not Severity.NOTE for issue in self.issues)
 
 
-def lint_files(files: Iterable[tuple[str, bytes]]) -> Checked:
-    """Check files, given by name and content. One that cannot be read is an issue; raises its
+def lint_files(files: Iterable[tuple[str, bytes]], *, here: Path | None = None) -> Checked:
+    """Check files, given by name and content; `here` is the root of a machine (`/`) that
+    topologies are compared with. One that cannot be read is an issue; raises its
     InputError where no other can be."""
     topologies: list[Topology] = []
     graphs: list[Graphs] = []
@@ -57,6 +60,8 @@ def lint_files(files: Iterable[tuple[str, bytes]]) -> Checked:
         else:
             topologies.append(found)
             issues += lint_topology(found)
+            if here is not None:
+                issues += check_here(found, here)
         if isinstance(found, Graphs) or found.dialect in _XML:
             issues += _refused(data, source)
     if first is not None and not topologies and not graphs:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file for NCCL_TOPO_FILE against the machine that it is to be used on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nccltune.formats.sysfs_topology import read_sysfs
+from nccltune.model.topology import Pci, Topology
+from nccltune.topology.lint.issue import Issue, Severity, about, few, placed
+
+
+def check_here(topology: Topology, root: Path = Path("/")) -> Iterator[Issue]:
+    """Whether the machine has the GPUs and NICs that a file names, and the file those of the
+    machine; `root` holds `sys`."""
+    folder = root / "sys" / "bus" / "pci" / "devices"
+    here = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+    leaves = [one.device for one in placed(topology) if _is_end(one.device)]
+    yield from about(
+        topology, Severity.ERROR, "bus-id-absent",
+        (device for device in leaves if device.bus_id.lower() not in here),
+        "{}: not on this machine; NCCL then puts the real device elsewhere",
+        "bus ids of GPUs and NICs must be those of lspci -D on the machine that runs the job",
+    )  # fmt: skip
+    named = {device.bus_id.lower() for device in leaves}
+    missing = [
+        one.device.bus_id
+        for one in placed(read_sysfs(root))
+        if (one.device.gpu is not None or one.device.nets) and one.device.bus_id not in named
+    ]
+    if missing:
+        yield Issue(
+            severity=Severity.WARNING,
+            id="not-in-file",
+            source=topology.source,
+            message=f"{few(missing)}: GPUs or NICs of this machine that the file does not place",
+            hint="add them where they hang; NCCL puts them where sysfs has them",
+            devices=tuple(missing),
+        )
+
+
+def _is_end(device: Pci) -> bool:
+    """Whether a device is a GPU or a NIC, as far as the file says."""
+    code = device.class_code or ""
+    is_end = device.gpu is not None or bool(device.nets) or code.startswith(("0x03", "0x02"))
+    return is_end and not device.children
