@@ -54,6 +54,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     algorithm: Algorithm
     channels: int
+    ranks_per_node: int
     nccl_busbw_gb_per_s: float | None
     alternatives: dict[Algorithm, float]
     flows_gb_per_s: dict[FlowKind, float]
@@ -123,6 +124,7 @@ def expect(
         tuple(notes),
         collective,
         plain_tree=found.tree.pattern is Pattern.TREE,
+        ranks_per_node=len(way.gpus),
     )
 
 
@@ -190,6 +192,7 @@ def _expected(
     collective: Collective,
     *,
     plain_tree: bool,
+    ranks_per_node: int,
 ) -> Expected:
     best = ceilings[taken]
     full = best.bottleneck
@@ -205,6 +208,7 @@ def _expected(
         role=full.role,
         algorithm=taken,
         channels=best.channels,
+        ranks_per_node=ranks_per_node,
         nccl_busbw_gb_per_s=own,
         alternatives={
             one: found.busbw_gb_per_s for one, found in ceilings.items() if one is not taken

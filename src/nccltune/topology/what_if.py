@@ -13,7 +13,7 @@ from nccltune.topology.bandwidth import Version
 from nccltune.topology.calibration import Calibration
 from nccltune.topology.expect import Expected, expect
 from nccltune.topology.kinds import FlowKind
-from nccltune.topology.rebuild import devices_of, nets_of
+from nccltune.topology.rebuild import nets_of
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[Answe
                 change=change,
                 expected=found,
                 gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
-                confirm=commands(case, change),
+                confirm=commands(case, change, now.ranks_per_node),
             )
         )
     return now, answers
@@ -132,11 +132,10 @@ def _exactly(names: Sequence[str]) -> str:
     return "=" + ",".join(names)
 
 
-def commands(case: Case, change: Change) -> tuple[str, ...]:
+def commands(case: Case, change: Change, gpus: int) -> tuple[str, ...]:
     """What to type to see whether it is so. Settings are tried in turn in one go; hardware has to
     be changed by hand, so it is measured before and after. Several nodes are started by Slurm's
-    launcher here; whoever has another names it."""
-    gpus = case.ranks_per_node or sum(one.gpu is not None for one in devices_of(case.topology))
+    launcher here, `gpus` a node; whoever has another names it."""
 
     def started(nodes: int) -> str:
         return f" --launcher slurm --nodes {nodes} --gpus {gpus}" if nodes > 1 else ""

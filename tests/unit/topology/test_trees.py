@@ -52,3 +52,13 @@ def test_the_trees_hang_together(nodes: int):
 
 def test_1024_nodes_are_a_few_different_ones():
     assert len(places(1024)) <= 8
+
+
+def test_the_trees_that_nccl_logged_for_four_nodes():
+    """`Tree 0 : 0 -> 2 -> 1/3/-1` and so on: NCCL 2.28.9, four nodes of one GPU."""
+    root, leaf, inner = (
+        Place(False, False, True),
+        Place(True, False, False),
+        Place(True, True, True),
+    )
+    assert places(4) == {(root, leaf): 1, (leaf, inner): 1, (inner, leaf): 1, (leaf, root): 1}

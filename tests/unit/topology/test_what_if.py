@@ -26,16 +26,16 @@ def test_a_setting_is_answered_with_a_command_that_proves_it():
 
 def test_other_collectives_have_other_programs():
     case = Case(topology=sample("switch-l40s"), collective=Collective.ALLGATHER)
-    (line,) = commands(case, Change("x", {"NCCL_P2P_LEVEL": "LOC"}))
+    (line,) = commands(case, Change("x", {"NCCL_P2P_LEVEL": "LOC"}), 4)
     assert line == "nccltune try NCCL_P2P_LEVEL=LOC -- all_gather_perf -b 1G -e 4G -f 2 -g 4"
 
 
 def test_hardware_is_measured_before_and_after():
     change = Change("x", hardware=lambda topology: topology)
-    before, after = commands(TWO_NODES, change)
+    before, after = commands(TWO_NODES, change, 4)
     assert before.startswith("nccltune sweep -o studies/before")
     assert after.endswith("--launcher slurm --nodes 2 --gpus 4")
-    _, more = commands(TWO_NODES, Change("x", nodes=16))
+    _, more = commands(TWO_NODES, Change("x", nodes=16), 4)
     assert "--nodes 16" in more
 
 
@@ -71,3 +71,11 @@ def test_what_is_worth_asking_depends_on_the_platform():
         one for one in worth_asking(off, off.expected()) if "NCCL_NET_GDR_READ" in one.settings
     ]
     assert read.settings["NCCL_NET_GDR_READ"] == "1"
+
+
+def test_gpus_that_a_file_does_not_describe_are_counted_all_the_same():
+    case = Case(topology=sample("skeleton-vm"), nodes=2)
+    now, (answer,) = what_if(case, [Change("x", {"NCCL_ALGO": "tree"})])
+    assert now.ranks_per_node == 2
+    assert "--gpus 2" in answer.confirm[0]
+    assert not now.sure
