@@ -152,7 +152,7 @@ class _Search:
             intra_type=low_intra,
             inter_type=low_inter,
         )
-        walk = Walk(self.reach, self.inter, goal, among_sharing=self.version >= (2, 30, 7))
+        walk = Walk(self.reach, self.inter, goal, self.version)
         fastest, total = system_bandwidths(self.reach, inter=self.inter)
         stretched = total
         if self.size > 1 and self.pattern is not Pattern.RING:

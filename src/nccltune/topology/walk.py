@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import msgspec
 
 from nccltune.formats.graph_xml import Pattern
+from nccltune.topology.bandwidth import Version
 from nccltune.topology.goal import Best, Goal, Ring
 from nccltune.topology.links import LinkKind
 from nccltune.topology.local import local_gpu, local_nets, nearest
@@ -41,9 +42,7 @@ def _depth(frames: int) -> Iterator[None]:
 class Walk:
     """Tries goals on one node; `best` lives on from try to try."""
 
-    def __init__(
-        self, reach: Reach, inter: bool, goal: Goal, *, among_sharing: bool = True
-    ) -> None:
+    def __init__(self, reach: Reach, inter: bool, goal: Goal, version: Version) -> None:
         self.reach = reach
         self.inter = inter
         self.goal = goal
@@ -71,6 +70,8 @@ class Walk:
         }
         self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
         self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
+        self._two_devices = version >= (2, 30, 0)
+        among_sharing = version >= (2, 30, 7)
         indexes = [gpu.index for gpu in reach.gpus]
         self.own_nets = [
             local_nets(gpu, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
@@ -229,14 +230,20 @@ class Walk:
                 return False
         for link, want in takes:
             left[link] -= want
-        self.hops += len(way.links)
+        self.hops += self._hops(way)
         return True
 
     def _release(self, way: Way, takes: Takes) -> None:
         left = self.left
         for link, want in takes:
             left[link] += want
-        self.hops -= len(way.links)
+        self.hops -= self._hops(way)
+
+    def _hops(self, way: Way) -> int:
+        """From 2.30 on a GPU is two devices, so a way through another one is two hops longer (those
+        at the ends are in every way)."""
+        through_gpu = self._two_devices and way.kind is PathKind.PXN
+        return len(way.links) + 2 * through_gpu
 
     def _takes(self, way: Way, speed: float, from_net: bool) -> Takes:
         """What a way takes of which links, in MB/s.
