@@ -31,6 +31,7 @@ VERBS = {
     "report": "one HTML file (or a terminal page) that a person understands",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
     "topo": "the machine as NCCL sees it: show, lint, write topology files",
+    "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
     "net-stats": "what the network plugin's connections carry right now, flow by flow",
 }
 """Every verb with its one-line help, in the order of the work; each lives in the file of its name.

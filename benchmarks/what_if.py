@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long the ceiling of a collective takes by number of nodes, and with nodes not folded.
+
+python benchmarks/what_if.py [ROUNDS]
+
+Each figure starts without anything remembered. "folded" is what nccltune does: nodes that carry
+the same are one; "unfolded" gives every node its own links in the same solver, the plain way.
+"""
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.topology import expect as expecting
+from nccltune.topology.calibration import defaults
+from nccltune.topology.ceiling import ceiling
+from nccltune.topology.expect import expect
+from nccltune.topology.flows import Flows, flows
+from nccltune.topology.load import load_topology
+from nccltune.topology.reach import Reach, reach
+from nccltune.topology.search import search
+
+FILES = Path(__file__).parents[1] / "tests" / "data" / "topologies"
+DGX = FILES / "dgx.xml"
+L40S = Path(__file__).parents[1] / "examples" / "l40s-one-switch" / "topo.xml"
+UNFOLDED_NODES = (16, 64, 1024)
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+    print(f"Python {platform.python_version()}, {platform.machine()}, n = {rounds}")
+    for name, file in (("8 GPUs, NVSwitch, 8 NICs", DGX), ("4 GPUs, 2 NICs, one switch", L40S)):
+        for nodes in (1, 2, 32, 1024):
+            report(f"{name}, {nodes:,} nodes, ceiling", rounds, lambda f=file, n=nodes: cold(f, n))
+    command = [sys.executable, "-m", "nccltune.cli", "topo", "what-if", str(DGX)]
+    asked = [*command, "--nodes", "1024", "--gdr-read", "off", "--algorithm", "tree", "--json"]
+    report("whole command, 1,024 nodes, 3 answers", rounds, lambda: run(asked))
+    node = reach(load_topology(DGX))
+    searched = search(node, nodes=2)
+    for nodes in UNFOLDED_NODES:
+        folded = flows(
+            node,
+            searched,
+            collective=Collective.ALLREDUCE,
+            algorithm=Algorithm.TREE,
+            nodes=nodes,
+            channels=16,
+        )
+        spread = unfold(folded)
+        pattern = searched.tree.pattern
+        assert nodes > 100 or same(folded, spread, node, pattern)
+        for words, one in (("folded", folded), ("unfolded", spread)):
+            report(
+                f"trees of {nodes} nodes of 8, {words}",
+                rounds if nodes < 1000 else 1,
+                lambda f=one, p=pattern: ceiling(node, f, defaults(), pattern=p),
+            )
+
+
+def cold(file: Path, nodes: int) -> None:
+    expecting._reach.cache_clear()
+    expecting._search.cache_clear()
+    expect(load_topology(file), nodes=nodes)
+
+
+def run(command: list[str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def unfold(folded: Flows) -> Flows:
+    replace = msgspec.structs.replace
+    roles = [
+        replace(role, words=f"{role.words} {number}", count=1)
+        for role in folded.roles
+        for number in range(role.count)
+    ]
+    return replace(folded, roles=tuple(roles))
+
+
+def same(one: Flows, other: Flows, node: Reach, pattern: int) -> bool:
+    """Whether both ways give the same ceiling."""
+    first, second = (ceiling(node, f, defaults(), pattern=pattern) for f in (one, other))
+    return abs(first.busbw_gb_per_s / second.busbw_gb_per_s - 1) < 1e-6
+
+
+def report(name: str, rounds: int, work: Callable[[], object]) -> None:
+    times = []
+    for round_ in range(rounds + 1):
+        started = time.perf_counter()
+        work()
+        if round_:
+            times.append(time.perf_counter() - started)
+    middle = statistics.median(times)
+    print(f"{name:<58} {middle:7.3f} s  ({min(times):.3f} - {max(times):.3f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`topo what-if` and `calibrate` as commands: what is printed, and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+
+DATA = Path(__file__).parents[2] / "data" / "topologies"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+L40S = EXAMPLES / "l40s-one-switch"
+H200 = EXAMPLES / "h200x4-1-node"
+
+
+def what_if(*arguments: str) -> int:
+    return run(["topo", "what-if", *arguments])
+
+
+def test_the_l40s_story_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = str(L40S / "calibration.json")
+    code = what_if(str(L40S), "--nodes", "2", "--gdr-read", "off", "--calibration", figures)
+    assert code == 0
+    out = capsys.readouterr().out
+    assert "calibration: l40s-one-switch" in out
+    now, off = (next(line for line in out.splitlines() if line.startswith(name))
+                for name in ("now", "GPUDirect reads off"))  # fmt: skip
+    assert "19.7" in now
+    assert "read requests" in now
+    assert "+8%" in off
+    assert "-> CPU0" in off
+    assert "cost  GPUDirect reads off: 42.6 GB/s more through host memory" in out
+    assert "nccltune try NCCL_NET_GDR_READ=0 --launcher slurm --nodes 2 --gpus 4 -- " in out
+
+
+def test_json_is_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if(str(DATA / "dgx.xml"), "--nodes", "2", "--to-nodes", "1024", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["schema_version"] == 1
+    (more,) = answer["answers"]
+    assert (more["nodes"], more["hardware"], more["settings"]) == (1024, False, {})
+    assert more["gain"] == pytest.approx(1.0)
+    assert set(more["expected"]["load_by_kind"]) == {"gdr_write", "read_request"}
+    assert more["expected"]["algorithm"] == "ring"
+    assert answer["now"]["sure"] is True
+
+
+def test_several_changes_are_answered_alone_and_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["--nodes", "2", "--gdr-read", "off", "--move-nic", "mlx5_1=CPU1"]
+    assert what_if(str(L40S / "topo.xml"), *arguments, "--set", "NCCL_CROSS_NIC=0") == 0
+    out = capsys.readouterr().out
+    for words in ("GPUDirect reads off", "mlx5_1 at CPU1", "NCCL_CROSS_NIC=0", "all of these"):
+        assert any(line.startswith(words) for line in out.splitlines())
+
+
+def test_nothing_that_helps_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if(str(DATA / "h200x4-dump.xml"), "--env", "NCCL_NVLS_ENABLE=0") == 0
+    assert "nothing asked here raises the ceiling" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["none.xml"], "cannot be read"),
+        (["{l40s}", "--set", "NCCL_ALGO"], "is not NAME=VALUE"),
+        (["{l40s}", "--collective", "alltoall"], "has no flows here"),
+        (["{l40s}", "--nccl-version", "new"], "is no version"),
+        (["{l40s}", "--move-nic", "mlx5_7=CPU0"], "no device 'mlx5_7'"),
+        (["{l40s}", "--add-switch", "CPU0="], "changes nothing"),
+        (["{l40s}", "--gpus-per-node", "9"], "names 4 GPUs, not 9"),
+    ],
+)
+def test_what_cannot_be_asked(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert what_if(*[one.format(l40s=L40S / "topo.xml") for one in arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert "bug" not in said
+
+
+def test_a_study_gives_a_calibration_that_what_if_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "calibration.json"
+    assert run(["calibrate", "--from", str(H200), "-o", str(path)]) == 0
+    told = capsys.readouterr()
+    assert "nvlink  0.956" in told.out
+    assert "what-if" in told.err
+    assert set(json.loads(path.read_text())["values"]) == {"nvlink", "tree"}
+    assert what_if(str(H200), "--calibration", str(path), "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["settings"] == {"NCCL_NVLS_ENABLE": "0"}, "the study's own"
+    assert answer["now"]["busbw_gb_per_s"] == pytest.approx(354.4, abs=0.1)
+
+
+def test_calibrate_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate", "--from", str(H200), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["used"]["nvlink"]["samples"] == 24
+    assert answer["calibration"]["values"]["p2p_write"]["value"] == 0.917
+
+
+def test_emulated_nodes_tell_nothing_of_nics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate", "--from", str(EXAMPLES / "h200x4-as-4-nodes")]) == 2
+    assert "no NIC was in the way" in capsys.readouterr().err
+
+
+def test_where_to_measure_into_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calibrate"]) == 2
+    assert "--from STUDY" in capsys.readouterr().err
+
+
+def test_without_a_gpu_it_is_three(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable that has NCCL write its topology is gone again, too."""
+    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
+    monkeypatch.delenv("NCCL_TOPO_DUMP_FILE", raising=False)
+    assert run(["calibrate", "-o", str(tmp_path / "study")]) == 3
+    assert "error:" in capsys.readouterr().err
+    import os
+
+    assert "NCCL_TOPO_DUMP_FILE" not in os.environ
