@@ -38,9 +38,18 @@ class Vertex(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     kind: NodeKind
+    node: int = 0
+    """Which of the graph's hosts it belongs to, from 0."""
     bus_id: str | None = None
     numa: int | None = None
     index: int | None = None
+    sm: int | None = None
+    """A GPU's compute capability: 90 is 9.0."""
+    gdr: bool | None = None
+    """Whether a GPU, or a NIC's port, does GPUDirect RDMA; None where nobody said."""
+    arch: str | None = None
+    """A CPU's architecture and vendor, as its files spell them."""
+    vendor: str | None = None
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +65,9 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """`GPU0 -> PCI 0000:0a:00.0`."""
-        return f"{self.source} -> {self.target}"
+        """`GPU0 -> PCI 0000:0a:00.0`; unique in its graph: C2C is beside a PCI link and says so."""
+        kind = " (C2C)" if self.kind is LinkKind.C2C else ""
+        return f"{self.source} -> {self.target}{kind}"
 
 
 class LinkGraph(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of CPUs: the kernel's `0-15,32-47`, and the hexadecimal words that NCCL writes."""
+
+import re
+
+MAX_CPUS = 1 << 16
+_PART = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+
+
+def cpus_of(text: str) -> list[int] | None:
+    """The numbers in a list such as `0-15,32-47`; None where it is no such list."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        match = _PART.fullmatch(part.strip())
+        if match is None:
+            return None
+        first = int(match.group(1))
+        last = int(match.group(2) or first)
+        if not first <= last < MAX_CPUS:
+            return None
+        found.update(range(first, last + 1))
+    return sorted(found)
+
+
+def mask_of(cpus: list[int]) -> str:
+    """NCCL's and the kernel's mask: 32 bits a word, in hexadecimal, highest first."""
+    value = sum(1 << cpu for cpu in set(cpus))
+    words = []
+    while True:
+        words.append(f"{value & 0xFFFFFFFF:08x}")
+        value >>= 32
+        if not value:
+            return ",".join(reversed(words))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL takes one link to carry, and why, by the tables of `bandwidths.toml`."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccltune.model.topology import Cpu, Gpu, Pci
+
+Version = tuple[int, int, int]
+_PCI_DEFAULT_LANE = 60
+_WIDTH_DEFAULT = 16
+
+
+class Bandwidth(NamedTuple):
+    """GB/s in one direction, how they were derived, and whether NCCL knows or guesses."""
+
+    gb_per_s: float
+    how: str
+    sure: bool = True
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    text = (Path(__file__).parent / "bandwidths.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _in_force(row: dict[str, Any], version: Version | None) -> bool:
+    """Whether a version has a row; None is the newest that is known."""
+    since = row.get("since")
+    if since is None or version is None:
+        return True
+    return version >= tuple(int(part) for part in since.split("."))
+
+
+def local() -> float:
+    """GB/s inside a chip."""
+    return float(_tables()["local_gb_per_s"])
+
+
+def memory() -> Bandwidth:
+    """A CPU's memory, each way."""
+    value = float(_tables()["memory_gb_per_s"])
+    return Bandwidth(value, f"taken as {value:g} GB/s for any CPU, not measured", False)
+
+
+def pci_generation(speed: str | None) -> int | None:
+    """The PCIe generation that NCCL reads from `link_speed`; None where it knows none."""
+    for row in _tables()["pci"]:
+        if speed is not None and speed.startswith(row["text"]):
+            return int(row["generation"])
+    return None
+
+
+def pci(device: Pci) -> Bandwidth:
+    """A PCI device's upstream link: width x speed (`ncclTopoAddPci`)."""
+    lane, words, sure = _PCI_DEFAULT_LANE, "", True
+    for row in _tables()["pci"]:
+        if device.speed is not None and device.speed.startswith(row["text"]):
+            lane, words = row["lane"], f"Gen{row['generation']}"
+            break
+    else:
+        told = "no link_speed" if device.speed is None else f"link_speed '{device.speed}'"
+        words, sure = f"{told} read as Gen3", False
+    width = device.width
+    if width:
+        words += f" x{width}"
+    else:
+        told = "no link_width" if width is None else "width 0"
+        width, sure = _WIDTH_DEFAULT, False
+        words += f" x16 ({told} read as 16)"
+    if width < 0:
+        return Bandwidth(0.0, f"{words}: no such width", False)
+    return Bandwidth(min(width, 1 << 16) * lane / 80.0, words, sure)
+
+
+def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
+    """One NVLink of a GPU, or one xGMI link where the GPU's name is AMD's."""
+    if gpu.name is not None and gpu.name.startswith("gfx"):
+        row = [row for row in _tables()["xgmi"] if gpu.name.startswith(row["name"])][-1]
+        return Bandwidth(row["gb_per_s"], f"{row['gb_per_s']:g} for {gpu.name}")
+    # An unknown capability counts as 80 (`ncclTopoNVLinkBw`).
+    sm = gpu.sm if gpu.sm is not None and gpu.sm >= 60 else 80
+    fitting = [
+        row
+        for row in _tables()["nvlink"]
+        if _in_force(row, version) and (row.get("only") == sm or row.get("from", sm + 1) <= sm)
+    ]
+    value = fitting[-1]["gb_per_s"]
+    known = gpu.sm == sm
+    return Bandwidth(value, f"{value:g} for sm{sm}" + ("" if known else ", sm not known"), known)
+
+
+def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
+    """From `cpu` to another of the same host (`ncclTopoGetInterCpuBw`)."""
+    arch = cpu.arch or "x86_64"
+    fitting = [
+        row
+        for row in _tables()["cpu"]
+        if _in_force(row, version)
+        and row.get("arch", arch) == arch
+        and ("arch" in row or (arch == "x86_64" and row["vendor"] == cpu.vendor))
+        and row.get("family", cpu.family) == cpu.family
+        and row.get("model", 0) <= (cpu.model if cpu.model is not None else 0)
+        and ("models" not in row or cpu.model in row["models"])
+        and ("families" not in row or cpu.family in row["families"])
+    ]
+    if not fitting:
+        told = (
+            " ".join(part for part in (cpu.arch, cpu.vendor) if part) or "nothing told of the CPU"
+        )
+        return Bandwidth(local(), f"{told}: NCCL knows no limit", False)
+    row = fitting[-1]
+    sure = cpu.arch is not None and (arch != "x86_64" or cpu.family is not None)
+    return Bandwidth(row["gb_per_s"], row["words"], sure)
+
+
+def net(mbit_per_s: int | None) -> Bandwidth:
+    """A NIC's port (`ncclTopoAddNet`)."""
+    if mbit_per_s is None or mbit_per_s <= 0:
+        told = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
+        value = _tables()["net_default_mbit_per_s"]
+        return Bandwidth(value / 8000.0, f"{told} read as {value / 1000:g} Gbit/s", False)
+    return Bandwidth(mbit_per_s / 8000.0, f"{mbit_per_s / 1000:g} Gbit/s")

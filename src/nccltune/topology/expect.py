@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collective should reach on a platform, and which link sets the limit."""
+
+import functools
+from collections.abc import Mapping
+
+import msgspec
+
+from nccltune.formats.graph_xml import Pattern
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import TUNED, Collective
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Topology
+from nccltune.topology.bandwidth import Version
+from nccltune.topology.calibration import Calibration, defaults, figure_of
+from nccltune.topology.ceiling import Ceiling, FullLink, ceiling
+from nccltune.topology.flow_settings import FlowSettings, flow_settings
+from nccltune.topology.flows import algorithms, flows
+from nccltune.topology.kinds import FlowKind
+from nccltune.topology.links import LinkKind
+from nccltune.topology.nccl_model import algbw_gb_per_s
+from nccltune.topology.reach import Reach, reach
+from nccltune.topology.search import Found, Searched, search
+from nccltune.topology.settings import PathSettings
+from nccltune.topology.trim import first_gpus, only_nics
+
+_SHOWN = 0.02
+"""A kind below this share of a link is not worth a word."""
+_NEAR = 0.05
+"""Links nearly as full as the bottleneck: were they narrower, they would be it."""
+MOST_NODES = 1 << 20
+_KEPT = 32
+"""Searches remembered: a second each, and what-if, the doctor and reports ask for the same."""
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """The ceiling at large sizes: what the links allow, if nothing else is in the way.
+
+    `load_by_kind` is GB/s of the bottleneck link by kind of flow, adding up to `used` of its
+    `capacity_gb_per_s`. `nccl_busbw_gb_per_s` is what NCCL's own model books for it, which knows
+    neither kinds of flows nor host memory. `alternatives` are the ceilings of the algorithms that
+    NCCL does not take. `flows_gb_per_s` has the largest load that each kind puts on a link of the
+    node, `host_memory_gb_per_s` what passes through host memory, written and read. `calibrated_by`
+    is the figure of the calibration that counts most for the bottleneck; `plain_tree` says that
+    trees cost what that figure says. `sure` is False where a bandwidth on the way was assumed.
+    """
+
+    busbw_gb_per_s: float
+    bottleneck: str
+    load_by_kind: dict[FlowKind, float]
+    sentence: str
+    capacity_gb_per_s: float
+    used: float
+    role: str
+    algorithm: Algorithm
+    channels: int
+    nccl_busbw_gb_per_s: float | None
+    alternatives: dict[Algorithm, float]
+    flows_gb_per_s: dict[FlowKind, float]
+    host_memory_gb_per_s: float
+    calibrated_by: str
+    plain_tree: bool
+    sure: bool
+    notes: tuple[str, ...]
+
+
+def expect(
+    topology: Topology,
+    *,
+    collective: Collective = Collective.ALLREDUCE,
+    nodes: int = 1,
+    ranks_per_node: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    calibration: Calibration | None = None,
+    nccl_version: Version | None = None,
+) -> Expected:
+    """The ceiling of `collective` on `nodes` nodes that are all like `topology`.
+
+    `ranks_per_node` takes the first GPUs of the node (all without), `settings` are `NCCL_*`
+    variables, `calibration` the efficiencies (the defaults without), `nccl_version` the rules of
+    paths and search (the newest known without). The network beyond the NICs counts as wide enough.
+    Raises InputError where the topology cannot answer: no GPU, no NIC for several nodes, fewer
+    than two ranks, a collective that NCCL builds from send and receive.
+    """
+    _check(collective, nodes)
+    chosen = flow_settings(settings or {})
+    if ranks_per_node is not None:
+        topology = first_gpus(topology, ranks_per_node)
+    topology = only_nics(topology, chosen.nics)
+    way = _reach(topology, chosen.path, nccl_version)
+    if nodes * len(way.gpus) < 2:
+        raise InputError("one rank has nobody to talk to", hint="--nodes 2 or more GPUs a node")
+    if nodes > 1 and not way.nets:
+        raise InputError(
+            "names no NIC, so several nodes cannot be joined",
+            where=topology.source,
+            hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
+        )
+    found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
+    sm = min(gpu.sm for gpu in way.gpus)
+    channels = found.connected(nodes, sm, chosen.min_channels, chosen.max_channels)
+    ceilings: dict[Algorithm, Ceiling] = {}
+    for algorithm in algorithms(collective, way, nodes, nvls=chosen.nvls):
+        flow = flows(
+            way, found, collective=collective, algorithm=algorithm, nodes=nodes, channels=channels
+        )
+        pattern = found.tree.pattern
+        ceilings[algorithm] = ceiling(way, flow, calibration or defaults(), pattern=pattern)
+    ranks = nodes * len(way.gpus)
+    booked = {
+        one: algbw_gb_per_s(graph, one, collective, nodes, ranks)
+        for one, graph in ((Algorithm.RING, found.ring), (Algorithm.TREE, found.tree))
+        if one in ceilings
+    }
+    taken = _taken(ceilings, booked, chosen)
+    own = booked.get(taken)
+    factor = collective.bus_factor(ranks)
+    notes = [*way.notes, *_notes(found.ring, chosen, ceilings)]
+    return _expected(
+        ceilings,
+        taken,
+        None if own is None else own * factor,
+        tuple(notes),
+        collective,
+        plain_tree=found.tree.pattern is Pattern.TREE,
+    )
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _reach(topology: Topology, settings: PathSettings, version: Version | None) -> Reach:
+    return reach(topology, settings, version=version)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _search(
+    topology: Topology,
+    settings: PathSettings,
+    version: Version | None,
+    several: bool,
+    cross_nic: int,
+) -> Searched:
+    """The search looks at one node, and only whether it is alone."""
+    way = _reach(topology, settings, version)
+    return search(way, nodes=2 if several else 1, cross_nic=cross_nic, version=version)
+
+
+def _check(collective: Collective, nodes: int) -> None:
+    if collective not in TUNED:
+        raise InputError(
+            f"{collective.prose} is send and receive, whose paths change with every peer",
+            where="--collective",
+            hint=" ".join(TUNED),
+        )
+    if not 1 <= nodes <= MOST_NODES:
+        raise InputError(f"{nodes} is not between 1 and {MOST_NODES}", where="--nodes")
+
+
+def _taken(
+    ceilings: Mapping[Algorithm, Ceiling],
+    booked: Mapping[Algorithm, float],
+    chosen: FlowSettings,
+) -> Algorithm:
+    """What NCCL takes for large sizes: what is set, NVLS where it is faster, else what its model
+    books most for."""
+    if chosen.algorithm is not None and chosen.algorithm in ceilings:
+        return chosen.algorithm
+    by_model = max(booked, key=lambda one: (booked[one], one is Algorithm.RING))
+    nvls = ceilings.get(Algorithm.NVLS)
+    if nvls is not None and nvls.busbw_gb_per_s > ceilings[by_model].busbw_gb_per_s:
+        return Algorithm.NVLS
+    return by_model
+
+
+def _notes(ring: Found, chosen: FlowSettings, ceilings: Mapping[Algorithm, Ceiling]) -> list[str]:
+    notes = []
+    if ring.fell_back:
+        notes.append(
+            "NCCL finds no ring here and falls back to one channel of 0.1 GB/s: mend the topology"
+        )
+    if chosen.algorithm is not None and chosen.algorithm not in ceilings:
+        notes.append(f"NCCL_ALGO={chosen.algorithm.value} does not fit here and was left out")
+    return notes
+
+
+def _expected(
+    ceilings: Mapping[Algorithm, Ceiling],
+    taken: Algorithm,
+    own: float | None,
+    notes: tuple[str, ...],
+    collective: Collective,
+    *,
+    plain_tree: bool,
+) -> Expected:
+    best = ceilings[taken]
+    full = best.bottleneck
+    unsure = [one for one in best.links if not one.link.sure and one.used > full.used - _NEAR]
+    assumed = tuple(dict.fromkeys(f"assumed: {one.link.how}" for one in unsure))
+    return Expected(
+        busbw_gb_per_s=best.busbw_gb_per_s,
+        bottleneck=full.link.name,
+        load_by_kind=full.by_kind,
+        sentence=sentence(collective, best),
+        capacity_gb_per_s=full.link.gb_per_s,
+        used=full.used,
+        role=full.role,
+        algorithm=taken,
+        channels=best.channels,
+        nccl_busbw_gb_per_s=own,
+        alternatives={
+            one: found.busbw_gb_per_s for one, found in ceilings.items() if one is not taken
+        },
+        flows_gb_per_s=_flows(best),
+        host_memory_gb_per_s=_host_memory(best),
+        calibrated_by=figure_of(max(full.by_kind, key=lambda kind: full.by_kind[kind]), full.link),
+        plain_tree=plain_tree,
+        sure=not unsure and not notes,
+        notes=(*notes, *assumed),
+    )
+
+
+def _flows(found: Ceiling) -> dict[FlowKind, float]:
+    most: dict[FlowKind, float] = {}
+    for full in found.links:
+        for kind, load in full.by_kind.items():
+            most[kind] = max(most.get(kind, 0.0), load)
+    return {kind: most[kind] for kind in FlowKind if kind in most}
+
+
+def _host_memory(found: Ceiling) -> float:
+    """Of the node where most passes through host memory."""
+    by_role: dict[str, float] = {}
+    for full in found.links:
+        if full.link.kind is LinkKind.MEMORY:
+            load = full.used * full.link.gb_per_s
+            by_role[full.role] = by_role.get(full.role, 0.0) + load
+    return max(by_role.values(), default=0.0)
+
+
+def sentence(collective: Collective, found: Ceiling) -> str:
+    """The ceiling and its reason in one sentence."""
+    full = found.bottleneck
+    state = (
+        "full" if full.used > 0.995 else f"{full.used:.0%} full, all that {found.algorithm} gets"
+    )
+    return (
+        f"{collective.prose} ({found.algorithm.value}) can reach {found.busbw_gb_per_s:.3g} GB/s: "
+        f"{full.link.name} ({full.link.gb_per_s:.3g} GB/s) is {state}: {load_words(full)}"
+    )
+
+
+def load_words(full: FullLink) -> str:
+    """What a link carries: `GPU writes GPU 21.5, read requests 2.47`, largest first."""
+    kinds = sorted(full.by_kind.items(), key=lambda item: -item[1])
+    shown = [item for item in kinds if item[1] >= _SHOWN * full.link.gb_per_s] or kinds[:1]
+    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in shown)

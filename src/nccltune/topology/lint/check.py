@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All rules over some files, in one list."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from nccltune.formats.graph_xml import Graphs
+from nccltune.formats.lines import encoding_of
+from nccltune.formats.nccl_xml_rules import refusals
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Dialect, Topology
+from nccltune.topology.lint.across import check_across
+from nccltune.topology.lint.graphs import check_graphs
+from nccltune.topology.lint.issue import Issue, Severity
+from nccltune.topology.lint.links import check_links
+from nccltune.topology.lint.nvlink import check_nvlinks
+from nccltune.topology.lint.shape import check_shape
+from nccltune.topology.load import load
+
+_ORDER = list(Severity)
+_XML = (Dialect.NCCL, Dialect.RCCL, Dialect.FLAGCX)
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read and what was found, worst first within a file."""
+
+    topologies: tuple[Topology, ...]
+    graphs: tuple[Graphs, ...]
+    issues: tuple[Issue, ...]
+    files: int
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether anything is more than a note."""
+        return any(issue.severity is not Severity.NOTE for issue in self.issues)
+
+
+def lint_files(files: Iterable[tuple[str, bytes]]) -> Checked:
+    """Check files, given by name and content. One that cannot be read is an issue; raises its
+    InputError where no other can be."""
+    topologies: list[Topology] = []
+    graphs: list[Graphs] = []
+    order: list[str] = []
+    issues: list[Issue] = []
+    first: InputError | None = None
+    for source, data in files:
+        order.append(source)
+        try:
+            found = load(data, source)
+        except InputError as error:
+            first = first or error
+            issues.append(_unreadable(source, error))
+            continue
+        if isinstance(found, Graphs):
+            graphs.append(found)
+        else:
+            topologies.append(found)
+            issues += lint_topology(found)
+        if isinstance(found, Graphs) or found.dialect in _XML:
+            issues += _refused(data, source)
+    if first is not None and not topologies and not graphs:
+        raise first
+    for one in graphs:
+        issues += check_graphs(one, topologies)
+    issues += check_across(topologies)
+    return Checked(
+        topologies=tuple(topologies),
+        graphs=tuple(graphs),
+        issues=tuple(_sorted(issues, order)),
+        files=len(order),
+    )
+
+
+def _unreadable(source: str, error: InputError) -> Issue:
+    line = (error.where or "").removeprefix(source).removeprefix(":")
+    return Issue(
+        severity=Severity.ERROR,
+        id="unreadable",
+        source=source,
+        line=int(line) if line.isdecimal() else None,
+        message=error.message,
+        hint=error.hint or "dump it again",
+    )
+
+
+def lint_topology(topology: Topology) -> list[Issue]:
+    """The rules that need no more than one topology."""
+    return [*check_links(topology), *check_nvlinks(topology), *check_shape(topology)]
+
+
+def _refused(data: bytes, source: str) -> list[Issue]:
+    encoding = encoding_of(data[:4])
+    # The mark itself is one of the things to see.
+    text = data.decode("utf-8" if encoding == "utf-8-sig" else encoding, errors="replace")
+    return [
+        Issue(
+            severity=Severity.ERROR if one.fatal else Severity.WARNING,
+            id=one.id,
+            source=source,
+            line=one.line,
+            message=one.message,
+            hint=one.hint,
+        )
+        for one in refusals(text)
+    ]
+
+
+def _sorted(issues: list[Issue], order: Sequence[str]) -> list[Issue]:
+    places = {source: place for place, source in enumerate(order)}
+    return sorted(
+        issues,
+        key=lambda one: (places[one.source], _ORDER.index(one.severity), one.line or 0),
+    )

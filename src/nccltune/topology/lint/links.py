@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCIe links that NCCL books with another bandwidth than they have."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nccltune.model.topology import Dialect, Pci, Topology
+from nccltune.topology import bandwidth
+from nccltune.topology.lint.issue import Issue, Placed, Severity, about, placed
+
+_WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+_VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
+"""Switches and ports that QEMU shows to a VM: TI XIO3130 (upstream, downstream) and its own port.
+What they say of their links is made up."""
+_TELLS_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
+
+
+def check_links(topology: Topology) -> Iterator[Issue]:
+    """Speeds, widths, made-up switches, uplinks that are narrower than what hangs on them."""
+    every = list(placed(topology))
+    if topology.dialect in _TELLS_SPEEDS:
+        yield from _speeds(topology, every)
+        yield from _widths(topology, every)
+    slow = [one.device for one in every if _is_virtual(one.device) and _gb_per_s(one.device) < 3]
+    yield from about(
+        topology, Severity.ERROR, "virtual-switch", slow,
+        f"{{}}: a virtual machine's switch at {bandwidth.pci(slow[0]).how if slow else ''}; NCCL "
+        f"books all that crosses it at {_gb_per_s(slow[0]) if slow else 0:.2f} GB/s",
+        "give NCCL a file of the real tree: nccltune topo write, then NCCL_TOPO_FILE",
+    )  # fmt: skip
+    yield from _narrow(topology, every, {device.bus_id for device in slow})
+    yield from _idle(topology, every)
+    yield from _unlike_twins(topology, every)
+
+
+def _gb_per_s(device: Pci) -> float:
+    return bandwidth.pci(device).gb_per_s
+
+
+def _is_virtual(device: Pci) -> bool:
+    return (device.vendor, device.device) in _VIRTUAL
+
+
+def _is_invented(bus_id: str) -> bool:
+    """Whether no such device can be in sysfs: files for virtual machines use such ids."""
+    return bus_id.lower().startswith("ffff:ff")
+
+
+def _speeds(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+    by_text: dict[str, list[Pci]] = defaultdict(list)
+    missing = []
+    for one in every:
+        speed = one.device.speed
+        if speed is None:
+            if _is_invented(one.device.bus_id):
+                missing.append(one.device)
+        elif bandwidth.pci_generation(speed) is None:
+            by_text[speed].append(one.device)
+    for text, devices in by_text.items():
+        number = text.strip().removesuffix("GT/s").strip()
+        is_bare = text.strip().endswith("GT/s") and bandwidth.pci_generation(f"{number} GT/s PCIe")
+        hint = (
+            f'write link_speed="{number} GT/s PCIe": NCCL compares the text, "PCIe" included'
+            if is_bare
+            else 'write what the link has, such as link_speed="16.0 GT/s PCIe" (Gen4)'
+        )
+        yield from about(
+            topology, Severity.WARNING, "link-speed-unknown", devices,
+            f"{{}}: NCCL does not know link_speed '{text}' and takes it for Gen3", hint,
+        )  # fmt: skip
+    yield from about(
+        topology, Severity.WARNING, "link-speed-missing", missing,
+        "{}: no link_speed, and sysfs cannot tell of a device that does not exist: NCCL takes Gen3",
+        'add link_speed="16.0 GT/s PCIe" (or what it has) and link_width="16"',
+    )  # fmt: skip
+
+
+def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+    devices = [one.device for one in every]
+    yield from about(
+        topology, Severity.WARNING, "link-width-zero",
+        (device for device in devices if device.width == 0),
+        "{}: link_width 0, which NCCL takes for 16",
+        "write the width: in a virtual machine sysfs does not know it",
+    )  # fmt: skip
+    yield from about(
+        topology, Severity.ERROR, "link-width-odd",
+        (device for device in devices if device.width and device.width not in _WIDTHS),
+        "{}: link_width is no width of PCIe, and NCCL multiplies by it",
+        "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's word for not known)",
+    )  # fmt: skip
+
+
+def _narrow(topology: Topology, every: list[Placed], said: set[str]) -> Iterator[Issue]:
+    """A switch whose own link carries less than half of a device's below it. The AWS way, a switch
+    without any speed, is no such case: NCCL asks the machine."""
+    found = []
+    for one in every:
+        device = one.device
+        below = [child for child in device.children if child.speed is not None]
+        if device.speed is None or not below or device.bus_id in said:
+            continue
+        widest = max(_gb_per_s(child) for child in below)
+        if _gb_per_s(device) < widest / 2:
+            found.append(device)
+    yield from about(
+        topology, Severity.WARNING, "narrow-switch", found,
+        "{}: the switch's own link carries less than half of what a device below it can",
+        "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the tree",
+    )  # fmt: skip
+
+
+def _idle(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+    """A GPU at Gen1 or Gen2: NVML tells the generation of the moment, which an idle GPU lowers,
+    and NCCL 2.30.7 and later takes it."""
+    found = []
+    for one in every:
+        generation = bandwidth.pci_generation(one.device.speed)
+        if one.device.gpu is not None and generation is not None and generation < 3:
+            found.append(one.device)
+    told = {device.speed for device in found}
+    yield from about(
+        topology, Severity.WARNING, "idle-gpu", found,
+        f"{{}}: a GPU at {' and '.join(sorted(text for text in told if text))}, as idle GPUs tell; "
+        "NCCL 2.30.7 and later books that",
+        "dump again with persistence mode on (nvidia-smi -pm 1) or under load, or write link_speed",
+    )  # fmt: skip
+
+
+def _unlike_twins(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
+    """Devices of one make of which some have a narrower link: a bad slot or seat."""
+    twins: dict[tuple[str | None, ...], list[Pci]] = defaultdict(list)
+    for one in every:
+        device = one.device
+        is_leaf = device.gpu is not None or device.nets
+        if is_leaf and device.vendor and device.speed is not None:
+            twins[device.vendor, device.device, device.subsystem_device].append(device)
+    for devices in twins.values():
+        best = max(_gb_per_s(device) for device in devices)
+        worse = [device for device in devices if _gb_per_s(device) < best]
+        idle = [device for device in worse if (bandwidth.pci_generation(device.speed) or 3) < 3]
+        yield from about(
+            topology, Severity.WARNING, "slower-than-twin",
+            (device for device in worse if device not in idle),
+            f"{{}}: {bandwidth.pci(worse[0]).how if worse else ''}, and the same make elsewhere in "
+            f"this machine has {best:g} GB/s",
+            "reseat the card or check the slot: lspci -vv, LnkSta against LnkCap",
+        )  # fmt: skip

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees that are not those of a machine: flat, double, nameless, with NICs out of reach."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from nccltune.model.topology import Cpu, Dialect, Topology
+from nccltune.topology import bandwidth
+from nccltune.topology.build import link_graph
+from nccltune.topology.links import NodeKind
+from nccltune.topology.lint.issue import Issue, Severity, about, few, gpus, nets, placed
+from nccltune.topology.paths import PathKind, paths
+
+_VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
+
+
+def check_shape(topology: Topology) -> Iterator[Issue]:
+    """All rules about the tree as a whole."""
+    yield from _version(topology)
+    yield from _classes(topology)
+    yield from _doubles(topology)
+    yield from _flat(topology)
+    yield from _cpus(topology)
+    yield from _nics(topology)
+    for what in topology.unread:
+        yield _issue(
+            topology, Severity.NOTE, "unread", f"not read: {what}",
+            "NCCL skips what it does not know as well", None,
+        )  # fmt: skip
+
+
+def _issue(
+    topology: Topology, severity: Severity, identity: str, message: str, hint: str,
+    line: int | None,
+) -> Issue:  # fmt: skip
+    return Issue(
+        severity=severity, id=identity, source=topology.source, message=message, hint=hint,
+        line=line,
+    )  # fmt: skip
+
+
+def _version(topology: Topology) -> Iterator[Issue]:
+    wanted = _VERSIONS.get(topology.dialect)
+    if wanted is not None and topology.version != wanted:
+        told = f"version {topology.version}" if topology.version is not None else "no version"
+        yield _issue(
+            topology, Severity.ERROR, "version",
+            f"<system> has {told}; {topology.dialect.value.upper()} reads version {wanted} only",
+            f'write <system version="{wanted}">', 1,
+        )  # fmt: skip
+
+
+def _classes(topology: Topology) -> Iterator[Issue]:
+    """Without a class NCCL asks sysfs by bus id, which only the machine it was written for has."""
+    bare = [one.device for one in placed(topology) if one.device.class_code is None]
+    yield from about(
+        topology, Severity.WARNING, "class-missing", bare,
+        "{}: no class; NCCL asks sysfs what they are, so the bus ids must be those of the machine",
+        'add class="0x060400" (switch), "0x030200" (GPU) or "0x020700" (NIC) and the vendor',
+    )  # fmt: skip
+    if topology.dialect in (Dialect.SMI, Dialect.SYSFS):
+        return
+    has_gpu = any(
+        one.device.gpu is not None or (one.device.class_code or "").startswith("0x03")
+        for one in placed(topology)
+    )
+    if not has_gpu:
+        yield _issue(
+            topology, Severity.NOTE, "no-gpu", "names no GPU; NCCL adds those that the job uses",
+            "for a picture of all, dump it from a job: NCCL_TOPO_DUMP_FILE", None,
+        )  # fmt: skip
+
+
+def _doubles(topology: Topology) -> Iterator[Issue]:
+    every = list(placed(topology))
+    for host in dict.fromkeys(cpu.host_hash for cpu in topology.cpus):
+        here = [one for one in every if one.cpu.host_hash == host]
+        times = Counter(one.device.bus_id.lower() for one in here)
+        seen: set[str] = set()
+        again = []
+        for one in here:
+            bus_id = one.device.bus_id.lower()
+            if times[bus_id] > 1 and bus_id in seen:
+                again.append(one.device)
+            seen.add(bus_id)
+        yield from about(
+            topology, Severity.ERROR, "bus-id-twice", again,
+            "{}: a bus id that stands twice in the file",
+            "each device has one: remove or rename the second",
+        )  # fmt: skip
+        numbers: list[tuple[str, Callable[[object], int | None]]] = [
+            ("dev", lambda gpu: getattr(gpu, "index", None)),
+            ("rank", lambda gpu: getattr(gpu, "rank", None)),
+        ]
+        for word, number in numbers:
+            held = [(one, number(one.device.gpu)) for one in here if one.device.gpu is not None]
+            used = Counter(value for _, value in held if value is not None)
+            yield from about(
+                topology, Severity.ERROR, f"{word}-twice",
+                (one.device for one, value in held if value is not None and used[value] > 1),
+                f"{{}}: GPUs with the same {word}", f"number them: {word} 0, 1, 2 ...",
+            )  # fmt: skip
+
+
+def _flat(topology: Topology) -> Iterator[Issue]:
+    """GPUs and NICs directly on a CPU: NCCL then uses neither P2P nor GPUDirect RDMA."""
+    every = list(placed(topology))
+    if topology.dialect is Dialect.SYSFS or any(one.device.children for one in every):
+        return
+    held = gpus(topology)
+    has_nic = any(one.device.nets for one in every)
+    if len(held) < 2 and not has_nic:
+        return
+    linked = any(
+        gpu.c2c or any(link.target != one.device.bus_id for link in gpu.nvlinks)
+        for one, gpu in held
+    )
+    if linked and not has_nic:
+        return
+    if not held:
+        return
+    yield from about(
+        topology, Severity.WARNING, "flat", (one.device for one, _ in held),
+        "{}: GPUs hang directly on a CPU and there is no switch in the file; between them and to "
+        "NICs NCCL uses neither P2P nor GPUDirect RDMA",
+        "right for a machine without switches; for a virtual machine write the tree of its host: "
+        "nccltune topo write",
+    )  # fmt: skip
+
+
+def _cpus(topology: Topology) -> Iterator[Issue]:
+    for cpu in topology.cpus:
+        if cpu.numa is not None and cpu.numa < 0 and topology.dialect is not Dialect.SYSFS:
+            yield _issue(
+                topology, Severity.NOTE, "numa-unknown",
+                "numaid -1: the kernel does not tell which CPU devices hang on, as in virtual "
+                "machines",
+                "if the host has two sockets, write them: nccltune topo write", cpu.line,
+            )  # fmt: skip
+    several = len({cpu.host_hash for cpu in topology.cpus}) < len(topology.cpus)
+    odd = [cpu for cpu in topology.cpus if several and _is_unknown(cpu)]
+    if odd:
+        told = few(dict.fromkeys(f"{cpu.arch} {cpu.vendor or ''}".strip() for cpu in odd))
+        yield _issue(
+            topology, Severity.WARNING, "cpu-unknown",
+            f"NCCL does not know the CPU '{told}' and takes the link between two for "
+            f"{bandwidth.local():g} GB/s",
+            "known vendors are GenuineIntel, AuthenticAMD, CentaurHauls and '  Shanghai  '",
+            odd[0].line,
+        )  # fmt: skip
+
+
+def _is_unknown(cpu: Cpu) -> bool:
+    return cpu.arch is not None and bandwidth.between_cpus(cpu, None).gb_per_s == bandwidth.local()
+
+
+def _nics(topology: Topology) -> Iterator[Issue]:
+    slow = [net for net in nets(topology) if net.mbit_per_s is not None and net.mbit_per_s <= 0]
+    if slow:
+        yield _issue(
+            topology, Severity.WARNING, "net-speed-unknown",
+            f"{few(net.name or '?' for net in slow)}: speed {slow[0].mbit_per_s}, which NCCL takes "
+            "for 10 Gbit/s",
+            'write the speed in Mbit/s: speed="100000"', None,
+        )  # fmt: skip
+    outside = [net.name or "?" for cpu in topology.cpus for net in cpu.nets]
+    if outside:
+        yield _issue(
+            topology, Severity.NOTE, "net-outside-pci",
+            f"{few(outside)}: no PCI device (virtio, for one), so no GPUDirect RDMA",
+            "if the machine has RDMA NICs, check why NCCL did not use them: NCCL_DEBUG=INFO", None,
+        )  # fmt: skip
+    if topology.dialect is Dialect.SYSFS:
+        return
+    graph = link_graph([topology])
+    cards = [vertex for vertex in graph.vertices if vertex.kind is NodeKind.NIC and vertex.bus_id]
+    gpu_names = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
+    if not cards or not gpu_names:
+        return
+    ways = paths(graph)
+    # A NIC is as near as its best GPU.
+    far = {
+        card.bus_id
+        for card in cards
+        if min(ways.between(gpu, card.name).kind for gpu in gpu_names) >= PathKind.PHB
+        and not any(ways.between(gpu, card.name).links[0].kind == "C2C" for gpu in gpu_names)
+    }
+    yield from about(
+        topology, Severity.WARNING, "nic-behind-cpu",
+        (one.device for one in placed(topology) if one.device.bus_id in far),
+        "{}: a NIC that every GPU reaches through a CPU only, without GPUDirect RDMA",
+        "move it to a slot below a GPU's switch; about 16 of 24 GB/s are what is left otherwise",
+    )  # fmt: skip

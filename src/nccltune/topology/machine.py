@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running machine: sysfs, and what `nvidia-smi` adds (NVLink, compute capability)."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.nvidia_smi_topo import SmiMatrix, gpu_bus_id, read_matrix, smi_topology
+from nccltune.formats.sysfs_topology import read_sysfs
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Cpu, Gpu, NvLink, Pci, Topology
+
+_TIMEOUT_S = 20
+_QUERY = ("--query-gpu=index,pci.bus_id,compute_cap", "--format=csv,noheader")
+_ROW = re.compile(r"\s*(\d{1,4})\s*,\s*([0-9A-Fa-f:.]+)\s*,\s*(\d{1,2})\.(\d)\s*")
+
+
+def this_machine(root: Path = Path("/")) -> Topology:
+    """What sysfs tells, and `nvidia-smi` where it runs; what fails is named in `unread`."""
+    topology = read_sysfs(root)
+    if not any(_gpus(topology)) or shutil.which("nvidia-smi") is None:
+        return topology
+    table = _output("topo", "-m")
+    rows = _output(*_QUERY)
+    matrix = None
+    if table is not None:
+        try:
+            matrix = read_matrix(table.encode(), "nvidia-smi topo -m")
+        except InputError as error:
+            return _add_unread(topology, str(error))
+    return with_smi(topology, matrix, capabilities(rows or ""))
+
+
+def capabilities(text: str) -> dict[str, tuple[int, int]]:
+    """Number and compute capability (90 is 9.0) by bus id as sysfs writes it, of the lines that
+    `nvidia-smi --query-gpu=index,pci.bus_id,compute_cap --format=csv,noheader` prints."""
+    found = {}
+    for line in text.splitlines():
+        row = _ROW.fullmatch(line)
+        if row is not None:
+            index, bus_id, major, minor = row.groups()
+            domain, colon, rest = bus_id.lower().partition(":")
+            found[f"{domain[-4:]}{colon}{rest}"] = (int(index), int(major) * 10 + int(minor))
+    return found
+
+
+def with_smi(
+    topology: Topology, matrix: SmiMatrix | None, facts: Mapping[str, tuple[int, int]]
+) -> Topology:
+    """A topology of sysfs with the numbers, capabilities and NVLinks of its GPUs."""
+    real = {}
+    for device in _gpus(topology):
+        assert device.gpu is not None
+        index, sm = facts.get(device.bus_id, (device.gpu.index, None))
+        real[device.bus_id] = (index, sm)
+    links: dict[int | None, tuple[NvLink, ...]] = {}
+    if matrix is not None:
+        seen = smi_topology(matrix)
+        if len(list(_gpus(seen))) != len(real):
+            return _add_unread(
+                topology,
+                f"nvidia-smi tells of {len(list(_gpus(seen)))} GPUs, sysfs of {len(real)}: "
+                "NVLinks are left out",
+            )
+        by_index = {index: bus_id for bus_id, (index, _) in real.items()}
+        made_up = {gpu_bus_id(index or 0): bus_id for index, bus_id in by_index.items()}
+        for device in _gpus(seen):
+            assert device.gpu is not None
+            links[device.gpu.index] = tuple(
+                msgspec.structs.replace(link, target=made_up.get(link.target, link.target))
+                for link in device.gpu.nvlinks
+            )
+
+    def changed(device: Pci) -> Pci:
+        gpu = device.gpu
+        if gpu is not None:
+            index, sm = real[device.bus_id]
+            gpu = Gpu(index=index, sm=sm, nvlinks=links.get(index, ()))
+        children = tuple(changed(child) for child in device.children)
+        return msgspec.structs.replace(device, gpu=gpu, children=children)
+
+    cpus = tuple(
+        msgspec.structs.replace(cpu, devices=tuple(changed(device) for device in cpu.devices))
+        for cpu in topology.cpus
+    )
+    return msgspec.structs.replace(topology, cpus=cpus)
+
+
+def _gpus(topology: Topology) -> "list[Pci]":
+    found: list[Pci] = []
+    waiting: list[Pci | Cpu] = list(topology.cpus)
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, Cpu):
+            waiting += one.devices
+            continue
+        waiting += one.children
+        if one.gpu is not None:
+            found.append(one)
+    return found
+
+
+def _add_unread(topology: Topology, words: str) -> Topology:
+    return msgspec.structs.replace(topology, unread=(*topology.unread, words))
+
+
+def _output(*arguments: str) -> str | None:
+    """What `nvidia-smi` prints; None where it fails or hangs, as it does with a sick driver."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", *arguments],
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each GPU of a node reaches its peers and its NICs, as NCCL books it and as bytes really go.
+
+What NCCL books is `topology.paths`. What happens is told in legs, each of one kind: with GPUDirect
+reads off a send goes to host memory first and from there to the NIC, while NCCL's search still
+books the straight path (`transport/net.cc` decides after the search; NCCL 2.19 to 2.30).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Net, Topology
+from nccltune.topology.bandwidth import Version
+from nccltune.topology.build import link_graph
+from nccltune.topology.kinds import FlowKind
+from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+from nccltune.topology.paths import Path, Paths, paths
+from nccltune.topology.rebuild import nets_of
+from nccltune.topology.settings import PathKind, PathSettings
+
+_UNKNOWN_SM = 80
+
+
+class Leg(NamedTuple):
+    """A part of a way that one kind of flow covers; `links` are places in `Reach.links`.
+
+    `through_intel` is P2P through an Intel root complex, which cuts it into small packets.
+    """
+
+    kind: FlowKind
+    links: tuple[int, ...]
+    through_intel: bool = False
+
+
+class Way(NamedTuple):
+    """From one device to another: what NCCL's search books (`links`, of path type `kind` and
+    `gb_per_s`), and what happens (`legs`)."""
+
+    kind: PathKind
+    gb_per_s: float
+    links: tuple[int, ...]
+    legs: tuple[Leg, ...]
+
+
+class GpuSpot(msgspec.Struct, frozen=True):
+    """A GPU that takes part."""
+
+    name: str
+    index: int
+    sm: int
+
+
+class NetSpot(msgspec.Struct, frozen=True):
+    """A NIC's port; `asic` tells NICs apart as `NCCL_CROSS_NIC=0` does."""
+
+    name: str
+    label: str
+    index: int
+    gb_per_s: float
+    asic: str
+    port: int
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """`gpu_gpu[a][b]`, `gpu_net[g][n]` and `net_gpu[n][g]` are ways; `links` all directed ones.
+
+    `intel` and `amd` say whose CPUs they are, `notes` what had to be assumed.
+    """
+
+    gpus: tuple[GpuSpot, ...]
+    nets: tuple[NetSpot, ...]
+    links: tuple[Link, ...]
+    gpu_gpu: tuple[tuple[Way, ...], ...]
+    gpu_net: tuple[tuple[Way, ...], ...]
+    net_gpu: tuple[tuple[Way, ...], ...]
+    nvswitch: bool
+    intel: bool
+    amd: bool
+    notes: tuple[str, ...] = ()
+
+
+def reach(
+    topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
+) -> Reach:
+    """The ways of a node, all of whose GPUs and NICs take part (`topology.change` cuts others off).
+
+    `version` chooses NCCL's rules; None is the newest known. Raises InputError where the file names
+    no GPU.
+    """
+    graph = link_graph([topology], nccl_version=version)
+    found = paths(graph, settings=settings or PathSettings(), nccl_version=version)
+    return _Finder(topology, graph, found).reach()
+
+
+def twins(links: Sequence[Link]) -> list[int]:
+    """For each link the place of the one that goes the other way; its own where there is none."""
+    place = {_key(link): number for number, link in enumerate(links)}
+    return [
+        place.get((link.target, link.source, link.kind), number)
+        for number, link in enumerate(links)
+    ]
+
+
+class _Finder:
+    def __init__(self, topology: Topology, graph: LinkGraph, found: Paths) -> None:
+        self.topology = topology
+        self.graph = graph
+        self.paths = found
+        self.place = {_key(link): number for number, link in enumerate(graph.links)}
+        self.kinds = {vertex.name: vertex.kind for vertex in graph.vertices}
+        self.memory = {
+            link.source: link for link in graph.links if self.kinds[link.target] is NodeKind.MEMORY
+        }
+        self.notes: list[str] = []
+        vendors = {vertex.vendor for vertex in self._vertices(NodeKind.CPU)}
+        self.intel = "GenuineIntel" in vendors
+        self.amd = "AuthenticAMD" in vendors
+        self.gpus = self._gpus()
+        self.nets = self._nets()
+        self.home = {gpu.name: self._home(gpu.name) for gpu in self.gpus}
+
+    def reach(self) -> Reach:
+        return Reach(
+            gpus=self.gpus,
+            nets=self.nets,
+            links=self.graph.links,
+            gpu_gpu=tuple(tuple(self._to_gpu(a, b) for b in self.gpus) for a in self.gpus),
+            gpu_net=tuple(tuple(self._to_net(g, n) for n in self.nets) for g in self.gpus),
+            net_gpu=tuple(tuple(self._from_net(n, g) for g in self.gpus) for n in self.nets),
+            nvswitch=any(kind is NodeKind.NVS for kind in self.kinds.values()),
+            intel=self.intel,
+            amd=self.amd,
+            notes=tuple(self.notes),
+        )
+
+    def _vertices(self, kind: NodeKind) -> list[Vertex]:
+        return [vertex for vertex in self.graph.vertices if vertex.kind is kind]
+
+    def _gpus(self) -> tuple[GpuSpot, ...]:
+        found = []
+        untold = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
+        if untold:
+            self.notes.append(
+                f"the file does not tell what {untold[0]} is"
+                + (f" (and {len(untold) - 1} more)" if untold[1:] else "")
+                + ": taken as compute capability 8.0, with no NVLink but what it names"
+            )
+        for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
+            index = number if vertex.index is None else vertex.index
+            found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM))
+        if not found:
+            raise InputError(
+                "names no GPU, so there is nothing to send from",
+                where=self.topology.source,
+                hint="have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+            )
+        return tuple(sorted(found, key=lambda gpu: gpu.index))
+
+    def _nets(self) -> tuple[NetSpot, ...]:
+        told = {net.name: net for net in nets_of(self.topology)}
+        spots = []
+        for number, vertex in enumerate(self._vertices(NodeKind.NET)):
+            label = vertex.name.removeprefix("NET ")
+            net = told.get(label, Net())
+            speed = max(
+                (link.gb_per_s for link in self.graph.links if link.source == vertex.name),
+                default=0.0,
+            )
+            index = number if vertex.index is None else vertex.index
+            known = net.guid is not None and net.guid.strip("0x") != ""
+            asic = str(net.guid) if known else vertex.name
+            spots.append(NetSpot(vertex.name, label, index, speed, asic, net.port or 0))
+        return tuple(sorted(spots, key=lambda spot: spot.index))
+
+    def _home(self, gpu: str) -> str:
+        """The CPU that a GPU belongs to: fewest hops (`ncclGetLocalCpu`)."""
+        ways = [self.paths.between(gpu, cpu.name) for cpu in self._vertices(NodeKind.CPU)]
+        near = [way for way in ways if way.kind < PathKind.NET and way.links]
+        if not near:
+            raise InputError(f"{gpu} is attached to no CPU", where=self.topology.source)
+        return min(near, key=lambda way: len(way.links)).target
+
+    def _places(self, links: Sequence[Link]) -> tuple[int, ...]:
+        return tuple(self.place[_key(link)] for link in links)
+
+    def _into_memory(self, source: str, cpu: str) -> tuple[int, ...]:
+        return self._places(self.paths.between(source, self.memory[cpu].target).links)
+
+    def _out_of_memory(self, cpu: str, target: str) -> tuple[int, ...]:
+        return self._places(self.paths.between(self.memory[cpu].target, target).links)
+
+    def _way(self, path: Path, *legs: Leg) -> Way:
+        return Way(path.kind, path.gb_per_s, self._places(path.links), legs)
+
+    def _to_gpu(self, a: GpuSpot, b: GpuSpot) -> Way:
+        if a == b:
+            return Way(PathKind.LOC, float("inf"), (), ())
+        path = self.paths.between(a.name, b.name)
+        if not self.paths.p2p(a.name, b.name):
+            cpu = self.home[b.name]
+            up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(a.name, cpu))
+            down = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, b.name))
+            return self._way(path, up, down)
+        kinds = {link.kind for link in path.links}
+        if kinds <= {LinkKind.NVLINK}:
+            return self._way(path, Leg(FlowKind.NVLINK, self._places(path.links)))
+        flow = FlowKind.INTER_SOCKET if LinkKind.CPU_TO_CPU in kinds else FlowKind.P2P_WRITE
+        return self._way(path, Leg(flow, self._places(path.links), self._through_intel(path)))
+
+    def _through_intel(self, path: Path) -> bool:
+        return self.intel and any(self.kinds[stop] is NodeKind.CPU for stop in path.stops[1:-1])
+
+    def _to_net(self, gpu: GpuSpot, net: NetSpot) -> Way:
+        path = self.paths.between(gpu.name, net.name)
+        sender = self._sender(path)
+        first: tuple[Leg, ...] = ()
+        last = path
+        if sender != gpu.name:
+            hop = self.paths.between(gpu.name, sender)
+            first = (Leg(FlowKind.NVLINK, self._places(hop.links)),)
+            last = self.paths.between(sender, net.name)
+        if self.paths.gdr(sender, net.name, read=True).allowed:
+            legs = self._split(FlowKind.GDR_READ, last.links, self._through_intel(last))
+        else:
+            cpu = self.home[sender]
+            up = Leg(FlowKind.GPU_TO_HOST, self._into_memory(sender, cpu))
+            out = self.paths.between(self.memory[cpu].target, net.name)
+            legs = (up, *self._split(FlowKind.HOST_TO_NIC, out.links))
+        return self._way(path, *first, *legs)
+
+    def _sender(self, path: Path) -> str:
+        """The GPU that the NIC takes the bytes from: another one under PXN."""
+        if path.kind is not PathKind.PXN:
+            return path.source
+        return next(stop for stop in path.stops[1:] if self.kinds[stop] is NodeKind.GPU)
+
+    def _from_net(self, net: NetSpot, gpu: GpuSpot) -> Way:
+        path = self.paths.between(net.name, gpu.name)
+        if self.paths.gdr(gpu.name, net.name, read=False).allowed:
+            through = self._through_intel(path)
+            return self._way(path, *self._split(FlowKind.GDR_WRITE, path.links, through))
+        cpu = self.home[gpu.name]
+        into = self.paths.between(net.name, self.memory[cpu].target)
+        up = Leg(FlowKind.HOST_TO_GPU, self._out_of_memory(cpu, gpu.name))
+        return self._way(path, *self._split(FlowKind.NIC_TO_HOST, into.links), up)
+
+    def _split(
+        self, kind: FlowKind, links: Sequence[Link], through_intel: bool = False
+    ) -> tuple[Leg, ...]:
+        """The leg inside the node, and the wire as a leg of its own."""
+        wire = [link for link in links if link.kind is LinkKind.NET]
+        inside = [link for link in links if link.kind is not LinkKind.NET]
+        return (
+            Leg(kind, self._places(inside), through_intel),
+            Leg(FlowKind.NETWORK, self._places(wire)),
+        )
+
+
+def _key(link: Link) -> tuple[str, str, LinkKind]:
+    return link.source, link.target, link.kind

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph of one or more nodes as trees: a CPU, the switches below it, GPUs and NICs."""
+
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.model.scale import count
+from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """A vertex, the link that leads down to it (None for a CPU), and what hangs on it."""
+
+    vertex: Vertex
+    link: Link | None = None
+    children: tuple["Branch", ...] = ()
+
+
+class Layout(NamedTuple):
+    """Trees, one a CPU, and the links that are in no tree, in one direction each."""
+
+    trees: tuple[Branch, ...]
+    across: tuple[Link, ...]
+
+
+def layout(graph: LinkGraph) -> Layout:
+    """The trees of a graph."""
+    vertices = {vertex.name: vertex for vertex in graph.vertices}
+    leaving: dict[str, list[Link]] = defaultdict(list)
+    for link in graph.links:
+        leaving[link.source].append(link)
+    seen: set[str] = set()
+
+    def branch(name: str, link: Link | None) -> Branch:
+        seen.add(name)
+        kinds = (LinkKind.PCI, LinkKind.NET)
+        children = [
+            branch(down.target, down)
+            for down in leaving[name]
+            if down.kind in kinds and down.target not in seen and not _is_up(down, vertices)
+        ]
+        # GPUs before NICs, switches where the file has them.
+        children.sort(key=lambda child: child.vertex.kind is NodeKind.NIC)
+        return Branch(vertex=vertices[name], link=link, children=tuple(children))
+
+    trees = tuple(
+        branch(vertex.name, None) for vertex in graph.vertices if vertex.kind is NodeKind.CPU
+    )
+    across = []
+    known: set[tuple[str, str, LinkKind]] = set()
+    for link in graph.links:
+        if (
+            link.kind in (LinkKind.PCI, LinkKind.NET)
+            or (link.target, link.source, link.kind) in known
+        ):
+            continue
+        known.add((link.source, link.target, link.kind))
+        across.append(link)
+    return Layout(trees, tuple(across))
+
+
+def _is_up(link: Link, vertices: dict[str, Vertex]) -> bool:
+    """A CPU is a root and nobody's child."""
+    return vertices[link.target].kind is NodeKind.CPU
+
+
+def headline(graph: LinkGraph) -> str:
+    """`8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`."""
+    kinds = Counter(vertex.kind for vertex in graph.vertices)
+    sms = sorted({v.sm for v in graph.vertices if v.kind is NodeKind.GPU and v.sm is not None})
+    made = f" ({', '.join(f'sm{sm}' for sm in sms)})" if sms else ""
+    parts = [count(kinds[NodeKind.GPU], "GPU") + made]
+    if kinds[NodeKind.NVS]:
+        parts.append("NVLink through NVSwitches")
+    elif any(link.kind is LinkKind.NVLINK for link in graph.links):
+        parts.append("NVLink from GPU to GPU")
+    elif kinds[NodeKind.GPU] > 1:
+        parts.append("no NVLink")
+    parts.append(count(kinds[NodeKind.NET], "NIC port"))
+    parts.append(count(kinds[NodeKind.CPU], "CPU"))
+    return " · ".join(parts)

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology for a virtual machine, from what is known of the tree below it."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from nccltune.model.errors import InputError
+from nccltune.model.topology import Cpu, Dialect, Gpu, Net, Pci, Topology
+from nccltune.topology import bandwidth
+
+SPEEDS = {
+    1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe",
+    4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe",
+}  # fmt: skip
+"""As NCCL's table spells them, by PCIe generation."""
+_BUS_ID = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_SLOWEST_SWITCH_GB_PER_S = 3.0
+
+
+class Pcie(msgspec.Struct, frozen=True):
+    """A link: its generation and its lanes."""
+
+    generation: int
+    width: int = 16
+
+
+def parse_pcie(text: str) -> Pcie:
+    """`5`, `gen5` or `5x16`. Raises InputError."""
+    found = re.fullmatch(r"(?:gen)?([1-6])(?:\s*x\s*(1|2|4|8|12|16|32))?", text.strip().lower())
+    if found is None:
+        raise InputError(f"'{text}' is no PCIe link", hint="write it as 4, 5 or 5x16")
+    return Pcie(int(found.group(1)), int(found.group(2) or 16))
+
+
+def parse_bus_ids(text: str) -> list[tuple[str | None, str]]:
+    """`0000:05:00.0,mlx5_0=0000:06:00.0`: a name (None without) and a bus id each. Raises
+    InputError."""
+    found: list[tuple[str | None, str]] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, sign, bus_id = word.rpartition("=")
+        bus_id = bus_id.lower()
+        bus_id = bus_id if bus_id.count(":") == 2 else f"0000:{bus_id}"
+        if _BUS_ID.fullmatch(bus_id) is None:
+            raise InputError(
+                f"'{word}' is no bus id", hint="write it as lspci -D does: 0000:05:00.0"
+            )
+        found.append((name if sign else None, bus_id))
+    taken = [bus_id for _, bus_id in found]
+    if len(set(taken)) < len(taken):
+        raise InputError("a bus id stands twice in the list", hint="each device has its own")
+    return found
+
+
+def even_tree(cpus: int, switches: int, gpus: int, nics: int) -> Topology:
+    """GPUs and NICs spread evenly, in order, over switches, and switches over CPUs. Bus ids are
+    made up: `with_bus_ids` gives them real ones. Raises InputError where it does not come out."""
+    for what, number, over, whom in (
+        ("switches", switches, cpus, "CPUs"), ("GPUs", gpus, switches, "switches"),
+    ):  # fmt: skip
+        if number < over or number % over:
+            raise InputError(
+                f"{number} {what} cannot be spread evenly over {over} {whom}",
+                hint="write the tree by hand, or give the matrix of nvidia-smi topo -m",
+            )
+    trees = []
+    for place in range(switches):
+        devices = [
+            Pci(bus_id=f"fff0:{index:02x}:00.0", class_code="0x030200", gpu=Gpu(index=index))
+            for index in _share(gpus, switches, place)
+        ] + [
+            Pci(
+                bus_id=f"fff1:{index:02x}:00.0", class_code="0x020000",
+                nets=(Net(name=f"nic{index}", index=index),),
+            )
+            for index in _share(nics, switches, place)
+        ]  # fmt: skip
+        bus_id = f"ffff:ff:{place + 1 & 31:02x}.{place + 1 >> 5}"
+        trees.append(Pci(bus_id=bus_id, class_code="0x060400", children=tuple(devices)))
+    return Topology(
+        source="options",
+        dialect=Dialect.SMI,
+        cpus=tuple(
+            Cpu(numa=numa, devices=tuple(trees[place] for place in _share(switches, cpus, numa)))
+            for numa in range(cpus)
+        ),
+    )
+
+
+def _share(number: int, parts: int, place: int) -> range:
+    """Which of `number` things belong to one of `parts`, in order."""
+    return range(number * place // parts, number * (place + 1) // parts)
+
+
+def with_bus_ids(
+    topology: Topology,
+    gpus: Sequence[tuple[str | None, str]],
+    nics: Sequence[tuple[str | None, str]],
+) -> tuple[Topology, list[str]]:
+    """The tree with its devices' real bus ids, and the names of NICs left out for want of one.
+
+    GPUs go by their index (`nvidia-smi` and NCCL number them by bus id), NICs by name, else by
+    order. Raises InputError where GPUs have none.
+    """
+    by_gpu = _by_number(_indices(topology), gpus, "GPU")
+    names = [net.name or "" for net in _nets(topology)]
+    by_name = {name: bus_id for name, bus_id in nics if name is not None}
+    unknown = sorted(set(by_name) - set(names))
+    if unknown:
+        raise InputError(
+            f"no NIC is called {unknown[0]!r}", hint=f"there are {', '.join(names) or 'none'}"
+        )
+    unnamed = [bus_id for name, bus_id in nics if name is None]
+    for name in names:
+        if name not in by_name and unnamed:
+            by_name[name] = unnamed.pop(0)
+    if unnamed:
+        raise InputError(
+            f"{len(nics)} NICs are given, and the tree has {len(names)}", hint="leave some out"
+        )
+
+    def changed(device: Pci) -> Pci | None:
+        if device.gpu is not None:
+            bus_id = by_gpu[device.gpu.index or 0]
+            return msgspec.structs.replace(device, bus_id=bus_id)
+        if device.nets:
+            found = by_name.get(device.nets[0].name or "")
+            return msgspec.structs.replace(device, bus_id=found) if found is not None else None
+        children = tuple(new for child in device.children if (new := changed(child)) is not None)
+        return msgspec.structs.replace(device, children=children) if children else None
+
+    return _map(topology, changed), [name for name in names if name not in by_name]
+
+
+def _by_number(
+    indices: Sequence[int], given: Sequence[tuple[str | None, str]], what: str
+) -> Mapping[int, str]:
+    if len(given) != len(indices):
+        raise InputError(
+            f"{len(given)} bus ids are given for {len(indices)} {what}s",
+            where="--gpus",
+            hint="nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader prints them in order",
+        )
+    ids = [bus_id for _, bus_id in given]
+    return dict(zip(sorted(indices), ids, strict=True))
+
+
+def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
+    """The tree with a speed and a width for every link: what the file has where NCCL understands
+    it, `pcie` else. Switches at 2.5 GT/s x1 are a virtual machine's, and get `pcie` as well.
+    Raises InputError where it is needed and None."""
+
+    def changed(device: Pci) -> Pci:
+        has_speed = bandwidth.pci_generation(device.speed) is not None
+        width = device.width if device.width and 0 < device.width <= 32 else None
+        made_up = bool(device.children) and (
+            bandwidth.pci(device).gb_per_s < _SLOWEST_SWITCH_GB_PER_S
+        )
+        if (not has_speed or width is None or made_up) and pcie is None:
+            raise InputError(
+                f"the link of {device.bus_id} is not known",
+                where=topology.source,
+                hint="say what links have that the file does not tell of: --pcie 5x16",
+            )
+        speed = device.speed
+        if pcie is not None and (not has_speed or made_up):
+            speed = SPEEDS[pcie.generation]
+        if pcie is not None and (width is None or made_up):
+            width = pcie.width
+        return msgspec.structs.replace(
+            device, speed=speed, width=width, class_code=_class(device),
+            children=tuple(changed(child) for child in device.children),
+        )  # fmt: skip
+
+    return _map(topology, changed)
+
+
+def _class(device: Pci) -> str:
+    """A class for what has none; NCCL cannot do without where the device is not in sysfs."""
+    if device.class_code is not None:
+        return device.class_code
+    if device.gpu is not None:
+        return "0x030200"
+    return "0x020000" if device.nets else "0x060400"
+
+
+def _map(topology: Topology, change: Callable[[Pci], Pci | None]) -> Topology:
+    cpus = []
+    for cpu in topology.cpus:
+        devices = tuple(new for device in cpu.devices if (new := change(device)) is not None)
+        cpus.append(msgspec.structs.replace(cpu, devices=devices))
+    return msgspec.structs.replace(topology, cpus=tuple(cpus))
+
+
+def _walk(topology: Topology) -> list[Pci]:
+    found = []
+    waiting = [device for cpu in topology.cpus for device in cpu.devices]
+    while waiting:
+        device = waiting.pop(0)
+        found.append(device)
+        waiting += device.children
+    return found
+
+
+def _indices(topology: Topology) -> list[int]:
+    return [device.gpu.index or 0 for device in _walk(topology) if device.gpu is not None]
+
+
+def _nets(topology: Topology) -> list[Net]:
+    """The first port of each NIC, by number."""
+    nets = [device.nets[0] for device in _walk(topology) if device.nets]
+    return sorted(nets, key=lambda net: net.index if net.index is not None else 1 << 30)

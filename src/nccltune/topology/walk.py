@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One try of NCCL's search: walk from GPU to GPU, booking bandwidth on the way, and back.
+
+After `ncclTopoSearchRec` and what it calls in `graph/search.cc` of NCCL 2.28.9. Bandwidth is
+counted in whole MB/s, as NCCL rounds what is left of a link to three digits of a GB/s.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from nccltune.formats.graph_xml import Pattern
+from nccltune.topology.links import LinkKind
+from nccltune.topology.local import local_gpu, local_nets, nearest
+from nccltune.topology.reach import Reach, Way, twins
+from nccltune.topology.settings import PathKind
+
+_FIRST_ORDER_STEPS = 1 << 10
+
+
+class Ring(NamedTuple):
+    """A channel's GPUs in order (of a tree: from its head down), and its NICs in and out."""
+
+    gpus: tuple[int, ...]
+    net_in: int | None = None
+    net_out: int | None = None
+
+
+class Goal(msgspec.Struct):
+    """What a try looks for."""
+
+    pattern: Pattern
+    least: int
+    most: int
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float = 0.0
+    inter_gb_per_s: float = 0.0
+    same_channels: bool = True
+
+    def set_speed(self, gb_per_s: float) -> None:
+        """The same speed inside the node and to NICs."""
+        self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
+
+
+class Best(msgspec.Struct):
+    """The best channels found so far, with the goal they were found for."""
+
+    pattern: Pattern
+    cross_nic: int
+    intra_type: PathKind
+    inter_type: PathKind
+    intra_gb_per_s: float
+    inter_gb_per_s: float
+    same_channels: bool
+    rings: list[Ring]
+    hops: int
+
+    @property
+    def booked(self) -> float:
+        """GB/s of all channels to NICs."""
+        return len(self.rings) * self.inter_gb_per_s
+
+    def as_goal(self, goal: Goal) -> Goal:
+        """A goal to improve on this."""
+        return Goal(
+            pattern=self.pattern,
+            least=goal.least,
+            most=goal.most,
+            cross_nic=self.cross_nic,
+            intra_type=self.intra_type,
+            inter_type=self.inter_type,
+            intra_gb_per_s=self.intra_gb_per_s,
+            inter_gb_per_s=self.inter_gb_per_s,
+            same_channels=self.same_channels,
+        )
+
+
+class _Booking(NamedTuple):
+    """What a way books: links with a factor in sixtieths (PCI through Intel 72, else 60), and
+    links booked backwards (a GPU before compute capability 8.0 that others than GPUs write)."""
+
+    links: tuple[tuple[int, int], ...]
+    reverse: tuple[tuple[int, int], ...]
+
+
+class Walk:
+    """Tries goals on one node; `best` lives on from try to try."""
+
+    def __init__(
+        self, reach: Reach, inter: bool, goal: Goal, *, among_sharing: bool = True
+    ) -> None:
+        self.reach = reach
+        self.inter = inter
+        self.goal = goal
+        self.size = len(reach.gpus)
+        self.best = Best(
+            pattern=goal.pattern,
+            cross_nic=goal.cross_nic,
+            intra_type=goal.intra_type,
+            inter_type=goal.inter_type,
+            intra_gb_per_s=0.0,
+            inter_gb_per_s=0.0,
+            same_channels=True,
+            rings=[],
+            hops=0,
+        )
+        self.left = [round(link.gb_per_s * 1000) for link in reach.links]
+        self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
+        self._bookings: dict[int, _Booking] = {}
+        self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
+        self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
+        indexes = [gpu.index for gpu in reach.gpus]
+        self.own_nets = [
+            local_nets(gpu, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
+            for gpu in range(self.size)
+        ]
+        self.own_gpu = [
+            local_gpu(net, reach.gpu_net, reach.net_gpu, indexes, among_sharing=among_sharing)
+            for net in range(len(reach.nets))
+        ]
+        self.near_gpus = [nearest(reach.net_gpu[net]) for net in range(len(reach.nets))]
+        self._old_gpus = {gpu.name for gpu in reach.gpus if gpu.sm < 80}
+        self._twin = twins(reach.links)
+        self._pci = [
+            int(
+                min(
+                    (
+                        link.gb_per_s
+                        for link in reach.links
+                        if link.source == gpu.name and link.kind is LinkKind.PCI
+                    ),
+                    default=-1,
+                )
+            )
+            for gpu in reach.gpus
+        ]
+
+    def run(self, steps: int) -> int:
+        """Try the goal for at most `steps` steps; those left, -1 where nothing can be better."""
+        self.time = steps
+        self.rings: list[Ring] = []
+        self.used = [0] * self.size
+        self.order: list[int] = []
+        self.hops = 0
+        self.net_in: int = 0
+        self.net_out: int | None = None
+        self._channel()
+        return self.time
+
+    def _channel(self) -> None:
+        """Begin the next channel (`ncclTopoSearchRec`)."""
+        to_net, to_first = self._turns()
+        if self.inter:
+            self._from_nets(to_net, to_first)
+            return
+        number = len(self.rings)
+        if number == 0:
+            self._enter(None, 0, 0, to_net, to_first, "index")
+        else:
+            self._enter(None, self.rings[-1].gpus[0], 0, to_net, to_first, "replay")
+        if not self.goal.same_channels or number == 0:
+            for gpu in range(self.size):
+                self._enter(None, gpu, 0, to_net, to_first, "search")
+
+    def _turns(self) -> tuple[int, int]:
+        """After which step a channel turns to its NIC, and back to its first GPU; -1 for never."""
+        if not self.inter:
+            return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
+        return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
+
+    def _from_nets(self, to_net: int, to_first: int) -> None:
+        """Begin at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
+        goal = self.goal
+        # NCCL counts whole GB/s here: `const int bw`.
+        speed = int(goal.inter_gb_per_s) * 1000
+        nets = self._nets(None)
+        number = len(self.rings)
+        for turn in range(len(nets)):
+            net = nets[(number + turn) % len(nets)]
+            if self.net_left[net] < speed:
+                continue
+            if (
+                goal.pattern is Pattern.RING
+                and goal.cross_nic == 2
+                and number & 1
+                and net != self.rings[-1].net_out
+            ):
+                continue
+            ports = self._same_port(net)
+            for port in ports:
+                self.net_left[port] -= speed
+            self.net_in = net
+            self._from_net(net, to_net, to_first)
+            for port in ports:
+                self.net_left[port] += speed
+
+    def _from_net(self, net: int, to_net: int, to_first: int) -> None:
+        if self.rings and self.goal.same_channels:
+            self._enter(net, self.rings[-1].gpus[0], 0, to_net, to_first, "replay")
+            return
+        if not self.rings and not self.reach.nvswitch:
+            # A reference in the order of indexes, on a budget of its own.
+            saved, self.time = self.time, _FIRST_ORDER_STEPS
+            self._enter(net, 0, 0, to_net, to_first, "index")
+            self.time = -1 if self.time == -1 else saved
+        own = self.own_gpu[net]
+        first = [] if own is None else [own]
+        for gpu in (*first, *(gpu for gpu in self.near_gpus[net] if gpu != own)):
+            self._enter(net, gpu, 0, to_net, to_first, "search")
+
+    def _same_port(self, net: int) -> list[int]:
+        spot = self.reach.nets[net]
+        return [
+            number
+            for number, other in enumerate(self.reach.nets)
+            if (other.asic, other.port) == (spot.asic, spot.port)
+        ]
+
+    def _enter(
+        self, net: int | None, gpu: int, step: int, to_net: int, to_first: int, order: str
+    ) -> None:
+        """Go from a NIC, or from nowhere, to a channel's first GPU."""
+        way = None if net is None else self.reach.net_gpu[net][gpu]
+        back = None if net is None else self.reach.gpu_net[gpu][net]
+        self._go(way, back, gpu, step, to_net, to_first, order, self.goal.inter_gb_per_s, net)
+
+    def _go(
+        self,
+        way: Way | None,
+        back: Way | None,
+        gpu: int,
+        step: int,
+        to_net: int,
+        to_first: int,
+        order: str,
+        speed: float,
+        net: int | None,
+    ) -> None:
+        mb_per_s = round(speed * 1000)
+        intra = net is None
+        if way is not None and not self._book(way, back, mb_per_s, intra, not intra):
+            return
+        number = len(self.rings)
+        flag = 1 << number
+        self.used[gpu] ^= flag
+        self._at(gpu, step, to_net, to_first, order)
+        self.used[gpu] ^= flag
+        if way is not None:
+            self._release(way, mb_per_s, not intra)
+
+    def _book(self, way: Way, back: Way | None, mb_per_s: int, intra: bool, from_net: bool) -> bool:
+        """Take bandwidth of every link of a way; nothing where one has too little."""
+        kind = self.goal.intra_type if intra else self.goal.inter_type
+        if way.kind > kind:
+            return False
+        tree = self.goal.pattern is not Pattern.RING
+        if tree and back is not None and back.kind > kind:
+            return False
+        booking = self._booking(way, from_net)
+        left = self.left
+        for taken, (link, sixtieths) in enumerate(booking.links):
+            want = mb_per_s * sixtieths // 60
+            twin = self._reverse(booking, taken, mb_per_s)
+            if left[link] < want or (twin is not None and left[twin[0]] < twin[1]):
+                self._undo(booking, taken, mb_per_s)
+                return False
+            left[link] -= want
+            if twin is not None:
+                left[twin[0]] -= twin[1]
+        self.hops += len(booking.links)
+        return True
+
+    def _reverse(self, booking: _Booking, step: int, mb_per_s: int) -> tuple[int, int] | None:
+        for at, link in booking.reverse:
+            if at == step:
+                return link, mb_per_s // 8
+        return None
+
+    def _undo(self, booking: _Booking, steps: int, mb_per_s: int) -> None:
+        for step in range(steps):
+            link, sixtieths = booking.links[step]
+            self.left[link] += mb_per_s * sixtieths // 60
+            twin = self._reverse(booking, step, mb_per_s)
+            if twin is not None:
+                self.left[twin[0]] += twin[1]
+
+    def _release(self, way: Way, mb_per_s: int, from_net: bool) -> None:
+        booking = self._booking(way, from_net)
+        self._undo(booking, len(booking.links), mb_per_s)
+        self.hops -= len(booking.links)
+
+    def _booking(self, way: Way, from_net: bool) -> _Booking:
+        found = self._bookings.get(id(way))
+        if found is not None:
+            return found
+        links = self.reach.links
+        through = not from_net and way.kind is PathKind.PHB and self.reach.intel
+        booked = tuple(
+            (link, 72 if through and links[link].kind is LinkKind.PCI else 60) for link in way.links
+        )
+        reverse = tuple(
+            (step, self._twin[link])
+            for step, link in enumerate(way.links)
+            if from_net and links[link].target in self._old_gpus
+        )
+        booking = _Booking(booked, reverse)
+        self._bookings[id(way)] = booking
+        return booking
+
+    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> None:
+        """At a GPU as the step-th of the channel (`ncclTopoSearchRecGpu`)."""
+        if self.time <= 0:
+            return
+        self.time -= 1
+        size = self.size
+        if step == size:
+            self._complete()
+            return
+        del self.order[step:]
+        self.order.append(gpu)
+        if step == to_net:
+            self._to_net(gpu, step, to_first, order)
+        elif step < size - 1:
+            for following in self._next(gpu, step, to_net, order):
+                if self.time <= 0:
+                    return
+                self._go(
+                    self.reach.gpu_gpu[gpu][following],
+                    self.reach.gpu_gpu[following][gpu],
+                    following,
+                    step + 1,
+                    to_net,
+                    to_first,
+                    order,
+                    self.goal.intra_gb_per_s,
+                    None,
+                )
+                del self.order[step + 1 :]
+        elif step == to_first:
+            self._close(gpu, step, to_net, order)
+        else:
+            self._at(gpu, size, -1, -1, order)
+
+    def _close(self, gpu: int, step: int, to_net: int, order: str) -> None:
+        """Back to the first GPU of a ring."""
+        first = self.order[0]
+        way, back = self.reach.gpu_gpu[gpu][first], self.reach.gpu_gpu[first][gpu]
+        mb_per_s = round(self.goal.intra_gb_per_s * 1000)
+        if self._book(way, back, mb_per_s, True, False):
+            self._at(first, step + 1, to_net, -1, order)
+            self._release(way, mb_per_s, False)
+
+    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> None:
+        """From a GPU to the NIC that the channel leaves by; a balanced tree takes half of it on
+        each of its first two GPUs."""
+        goal = self.goal
+        balanced = goal.pattern is Pattern.BALANCED_TREE
+        speed = round(goal.inter_gb_per_s * 1000 / (2 if balanced else 1))
+        start = self.net_in
+        then = 1 if balanced and step == 0 else -1
+        for net in self._nets(gpu):
+            if not self._fits(start, net, step):
+                continue
+            way, back = self.reach.gpu_net[gpu][net], self.reach.net_gpu[net][gpu]
+            if not self._book(way, back, speed, False, False):
+                continue
+            saved, self.net_out = self.net_out, net
+            self._at(gpu, step, then, to_first, order)
+            self.net_out, self.net_in = saved, start
+            self._release(way, speed, False)
+
+    def _fits(self, start: int, net: int, step: int) -> bool:
+        """Whether a channel that came in by `start` may leave by `net`."""
+        goal = self.goal
+        a, b = self.reach.nets[start], self.reach.nets[net]
+        if goal.pattern is Pattern.TREE and net != start:
+            return False
+        if goal.pattern is Pattern.RING and goal.cross_nic == 2:
+            if len(self.rings) & 1 and net != self.rings[-1].net_in:
+                return False
+        elif goal.cross_nic == 0 and (a.asic, a.port) != (b.asic, b.port):
+            return False
+        return not (goal.pattern is Pattern.BALANCED_TREE and step != 0 and net != self.net_out)
+
+    def _nets(self, gpu: int | None) -> list[int]:
+        """The NICs to try, own ones first (`ncclTopoSelectNets`)."""
+        key = (gpu, self.goal.inter_type)
+        if key not in self._nets_to_try:
+            gpus = range(self.size) if gpu is None else (gpu,)
+            nets = dict.fromkeys(net for one in gpus for net in self.own_nets[one])
+            for kind in range(self.goal.inter_type + 1):
+                for one in gpus:
+                    for net, way in enumerate(self.reach.gpu_net[one]):
+                        if way.kind == kind:
+                            nets.setdefault(net)
+            self._nets_to_try[key] = list(nets)
+        return self._nets_to_try[key]
+
+    def _next(self, gpu: int, step: int, to_net: int, order: str) -> Sequence[int]:
+        """Which GPUs to try next, best first (`ncclTopoSearchNextGpuSort`)."""
+        if order == "index":
+            return (step + 1,)
+        if order == "replay":
+            return (self.rings[-1].gpus[step + 1],)
+        sort_net = 0 if to_net == -1 else 1 if to_net == step + 1 else -1
+        flag = 1 << len(self.rings)
+        free = [
+            (other, inside)
+            for other, inside in self._order_from(gpu, self.net_in if sort_net else None)
+            if not self.used[other] & flag
+        ]
+        following = [other for other, _ in free]
+        if sort_net == -1 and len({inside for _, inside in free}) == 1:
+            following.reverse()
+        return self._neighbours(gpu, following) if self.reach.nvswitch else following
+
+    def _order_from(self, gpu: int, net: int | None) -> list[tuple[int, tuple[int, int]]]:
+        """All other GPUs, best first: near the NIC in use if there is one, then near the GPU. With
+        each goes its bandwidth and distance inside the node."""
+        key = (gpu, net)
+        if key not in self._orders:
+            ways = self.reach.gpu_gpu[gpu]
+            scores = []
+            for away in range(1, self.size):
+                other = (gpu + away) % self.size
+                if not ways[other].links:
+                    continue
+                inside = (-int(ways[other].gb_per_s), len(ways[other].links))
+                outside = (0, 0, 0)
+                if net is not None:
+                    way = self.reach.net_gpu[net][other]
+                    outside = (-int(way.gb_per_s), -self._pci[other], len(way.links))
+                scores.append(((*outside, *inside, away), other, inside))
+            self._orders[key] = [(other, inside) for _, other, inside in sorted(scores)]
+        return self._orders[key]
+
+    def _neighbours(self, gpu: int, following: Sequence[int]) -> list[int]:
+        """With NVSwitches only the next and the previous GPU are tried."""
+        after, before = (gpu + 1) % self.size, (gpu - 1) % self.size
+        if self.goal.pattern is Pattern.RING:
+            wanted = [after, before]
+        elif self.goal.pattern is Pattern.BALANCED_TREE:
+            wanted = [before, after]
+        else:
+            wanted = [after]
+        # NCCL puts each in front of the one before, so that the last comes first.
+        return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
+
+    def _complete(self) -> None:
+        """A channel is whole: keep it if all so far are better, and go on to the next."""
+        ends = (self.net_in, self.net_out) if self.inter else (None, None)
+        self.rings.append(Ring(tuple(self.order), *ends))
+        if self._is_better():
+            goal = self.goal
+            self.best.pattern = goal.pattern
+            self.best.cross_nic = goal.cross_nic
+            self.best.intra_type, self.best.inter_type = goal.intra_type, goal.inter_type
+            self.best.intra_gb_per_s = goal.intra_gb_per_s
+            self.best.inter_gb_per_s = goal.inter_gb_per_s
+            self.best.same_channels = goal.same_channels
+            self.best.rings = list(self.rings)
+            self.best.hops = self.hops
+            if len(self.rings) == goal.most:
+                self.time = -1
+        if len(self.rings) < self.goal.most:
+            kept = (self.order, self.net_in, self.net_out)
+            self.order = []
+            self._channel()
+            self.order, self.net_in, self.net_out = kept
+        self.rings.pop()
+
+    def _is_better(self) -> bool:
+        """`ncclTopoCompareGraphs`: more bandwidth, then fewer hops."""
+        goal, best = self.goal, self.best
+        count = len(self.rings)
+        if count < goal.least:
+            return False
+        mine, other = count * goal.intra_gb_per_s, len(best.rings) * best.intra_gb_per_s
+        if mine != other:
+            return mine > other
+        return (
+            goal.pattern is best.pattern
+            and goal.cross_nic == best.cross_nic
+            and self.hops < best.hops
+        )

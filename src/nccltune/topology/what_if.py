@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a change would do to the ceiling, and how to find out whether it is true."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from nccltune.model.choice import Algorithm
+from nccltune.model.collective import Collective
+from nccltune.model.topology import Topology
+from nccltune.topology.bandwidth import Version
+from nccltune.topology.calibration import Calibration
+from nccltune.topology.expect import Expected, expect
+from nccltune.topology.kinds import FlowKind
+from nccltune.topology.rebuild import nets_of
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change: settings of NCCL, hardware, or how many nodes; `words` say it."""
+
+    words: str
+    settings: dict[str, str] = {}
+    hardware: Callable[[Topology], Topology] | None = None
+    nodes: int | None = None
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked about: a platform as it is now."""
+
+    topology: Topology
+    collective: Collective = Collective.ALLREDUCE
+    nodes: int = 1
+    ranks_per_node: int | None = None
+    settings: dict[str, str] = {}
+    calibration: Calibration | None = None
+    nccl_version: Version | None = None
+
+    def expected(self) -> Expected:
+        """Its ceiling."""
+        return expect(
+            self.topology,
+            collective=self.collective,
+            nodes=self.nodes,
+            ranks_per_node=self.ranks_per_node,
+            settings=self.settings,
+            calibration=self.calibration,
+            nccl_version=self.nccl_version,
+        )
+
+    def changed(self, change: Change) -> "Case":
+        """The same with a change made."""
+        return msgspec.structs.replace(
+            self,
+            topology=change.hardware(self.topology) if change.hardware else self.topology,
+            settings={**self.settings, **change.settings},
+            nodes=change.nodes or self.nodes,
+        )
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`gain` is the ceiling over that of now; `confirm` the commands that would show it."""
+
+    change: Change
+    expected: Expected
+    gain: float
+    confirm: tuple[str, ...]
+
+
+def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[Answer]]:
+    """The ceiling now, and for each change alone. Raises InputError as `expect`."""
+    now = case.expected()
+    answers = []
+    for change in changes:
+        after = case.changed(change)
+        found = after.expected()
+        answers.append(
+            Answer(
+                change=change,
+                expected=found,
+                gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
+                confirm=commands(case, change),
+            )
+        )
+    return now, answers
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """All changes as one, in their order."""
+    changes = tuple(changes)
+
+    def hardware(topology: Topology) -> Topology:
+        for change in changes:
+            topology = change.hardware(topology) if change.hardware else topology
+        return topology
+
+    settings: dict[str, str] = {}
+    for change in changes:
+        settings.update(change.settings)
+    nodes = next((change.nodes for change in reversed(changes) if change.nodes), None)
+    plugged = any(change.hardware for change in changes)
+    return Change("all of these", settings, hardware if plugged else None, nodes)
+
+
+def worth_asking(case: Case, now: Expected) -> list[Change]:
+    """The settings that could matter on this platform, where nobody asks for a certain one."""
+    found: list[Change] = []
+    nets = [net for net in nets_of(case.topology) if net.index is not None or net.name]
+    if case.nodes > 1 and any(net.gdr for net in nets):
+        reads = FlowKind.GDR_READ in now.flows_gb_per_s
+        words = "GPUDirect reads off" if reads else "GPUDirect reads on"
+        found.append(Change(words, {"NCCL_NET_GDR_READ": "0" if reads else "1"}))
+    kinds = now.flows_gb_per_s.keys()
+    if kinds & {FlowKind.P2P_WRITE, FlowKind.INTER_SOCKET}:
+        found.append(Change("no P2P: through host memory", {"NCCL_P2P_LEVEL": "LOC"}))
+    if kinds & {FlowKind.GPU_TO_HOST} and FlowKind.HOST_TO_GPU in kinds:
+        found.append(Change("P2P at any distance", {"NCCL_P2P_LEVEL": "SYS"}))
+    if case.collective is Collective.ALLREDUCE:
+        found += [
+            Change(f"{one.value} instead of {now.algorithm.value}", {"NCCL_ALGO": one.value})
+            for one in now.alternatives
+            if one in (Algorithm.RING, Algorithm.TREE)
+        ]
+    names = list(dict.fromkeys(net.name for net in nets if net.name and net.gdr))
+    if case.nodes > 1 and len(names) > 1:
+        half = names[: len(names) // 2]
+        found.append(Change(f"{len(half)} of {len(names)} NICs", {"NCCL_IB_HCA": _exactly(half)}))
+    return found
+
+
+def _exactly(names: Sequence[str]) -> str:
+    return "=" + ",".join(names)
+
+
+def commands(case: Case, change: Change) -> tuple[str, ...]:
+    """What to type to see whether it is so. Hardware has to be changed by hand: measure before and
+    after; settings are tried in turn in one go."""
+    program = f"{PROGRAMS[case.collective]} -b 1G -e 4G -f 2 -g 1"
+    if change.hardware or change.nodes:
+        return ("nccltune sweep -o studies/before", "nccltune sweep -o studies/after")
+    words = [f"{name}={value}" for name, value in change.settings.items()]
+    return (f"nccltune try {shlex.join(words)} -- {program}",)
+
+
+PROGRAMS: Mapping[Collective, str] = {
+    Collective.ALLREDUCE: "all_reduce_perf",
+    Collective.ALLGATHER: "all_gather_perf",
+    Collective.REDUCESCATTER: "reduce_scatter_perf",
+    Collective.BROADCAST: "broadcast_perf",
+    Collective.REDUCE: "reduce_perf",
+}
+"""nccl-tests' program for each collective."""
