@@ -2,12 +2,18 @@
 """`nccltune try` on a program that prints what nccl-tests prints."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nccltune.cli import run
+from nccltune.measure.bench import Launch
+from nccltune.measure.trial.bench import BenchRunner
+from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError, LaunchError
+from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 from tests.e2e.command_line import launcher_here
 
@@ -97,15 +103,16 @@ def test_a_setting_taken_away_and_one_that_nccl_never_reads(
     assert said.startswith("keep       without NCCL_X: all-reduce is 1.5")
     assert "deploy     unset NCCL_X" in said
     assert not Path("s", "try.conf").exists()
-    said = shell.run("try", "NCCL_Z=1", "-o", "s", "--rounds", 4, *PROGRAM, code=1)
+    said = shell.run("try", "NCCL_Z=1", "-o", "s", "--rounds", 1, *PROGRAM, code=1)
+    assert said.startswith("open       NCCL_Z=1: 1 round cannot tell")
     assert "NCCL's log does not say that it read NCCL_Z" in said
 
 
-@pytest.mark.parametrize("name", ["openmpi"])
-def test_a_launcher_hands_the_settings_on_and_a_recording_replays(shell: Shell, name: str) -> None:
-    launcher = ("--launcher", launcher_here(name), "--gpus", 4)
-    found = shell.json("NCCL_X=1", "-o", "s", "--rounds", 4, *launcher, *PROGRAM)
-    assert (found["decision"], found["read"]) == ("keep", ["NCCL_X"])
+def test_a_launcher_hands_the_settings_on_and_a_recording_replays(shell: Shell) -> None:
+    launcher = ("--launcher", launcher_here("openmpi"), "--gpus", 4)
+    found = shell.json("NCCL_X=1", "-o", "s", "--rounds", 1, *launcher, *PROGRAM, code=1)
+    assert (found["decision"], found["read"]) == ("open", ["NCCL_X"])
+    assert found["collectives"][0]["sizes"][0]["gain"]["gain"] == pytest.approx(1.25, rel=0.1)
     assert not list(Path().glob(".nccltune-*"))
     said = shell.run("try", "NCCL_X=1", "-o", "t", "--replay", "s", "--rounds", 4)
     assert said.startswith("keep       NCCL_X=1: all-reduce is 1.2")
@@ -131,3 +138,23 @@ def test_options_that_do_not_go_together(
     shell.run("try", *words, "-o", "s", code=2)
     assert said in shell.talk
     assert not Path("s").exists()
+
+
+def test_our_bench_measures_where_no_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = [sys.executable, str(Path(__file__).with_name("p2p_bench.py"))]
+    tried = {"NCCL_MIN_P2P_NCHANNELS": "64"}
+    runner = BenchRunner(
+        Launch(gpus=2), [Collective.ALLREDUCE], 1 << 10, 1 << 20, tried, program=stand_in
+    )
+    kept: list[Sample] = []
+    ran = runner.run(tried, 3, kept.extend)
+    assert {sample.bytes for sample in kept} == {1 << power for power in range(10, 21, 2)}
+    # Three timings of each call in one process: they are repeats, and count as one.
+    assert {sample.repeat for sample in kept} == {0, 1, 2}
+    assert ran.facts is not None
+    assert (ran.error, ran.facts.channels) == (None, 24)
+    monkeypatch.setenv("P2P_BENCH_FAIL", "NCCL_MIN_P2P_NCHANNELS=64")
+    with pytest.raises(LaunchError):
+        runner.run(tried, 4, kept.extend)
+    with pytest.raises(InputError, match="cannot be taken away"):
+        BenchRunner(Launch(gpus=2), [Collective.ALLREDUCE], 1024, 1024, {"NCCL_X": None})

@@ -28,6 +28,8 @@ class FileKind(StrEnum):
     SAMPLES = "samples"
     NCCL_LOG = "NCCL log"
     TUNER_CSV = "tuner configuration"
+    TOPOLOGY = "topology"
+    GRAPHS = "NCCL graphs"
     UNKNOWN = "not recognised"
 
 
