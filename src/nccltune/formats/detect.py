@@ -6,7 +6,7 @@ import re
 import msgspec
 
 from nccltune.formats.lines import check_text, encoding_of
-from nccltune.formats.nccl_log import LOG_LINE
+from nccltune.formats.nccl_log import find_log_line
 from nccltune.formats.nvidia_smi_topo import looks_like_matrix
 from nccltune.formats.raw_csv import header_of
 from nccltune.formats.reading import FileKind
@@ -54,7 +54,7 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.TUNER_CSV
     if any(_ROW.match(line) for line in lines):
         return FileKind.NCCL_TESTS_TEXT
-    if any(" NCCL " in line and LOG_LINE.search(line) for line in lines):
+    if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
     return FileKind.UNKNOWN
 

@@ -26,7 +26,7 @@ _GRAPH = re.compile(
     r"bw (?P<intra>[\d.]+)/(?P<inter>[\d.]+), type (?P<type_intra>\w+)/(?P<type_inter>\w+), "
     r"sameChannels (?P<same>\d+)"
 )
-_ORDER = re.compile(rf"\s*(?P<channel>\d+) :(?P<nodes>(?: (?:{_NODE}|NET/-?\d+))+)\s*$")
+_ORDER = re.compile(rf" *(?P<channel>\d+) :(?P<nodes>(?: (?:{_NODE}|NET/-\d+))+) *$")
 _RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) -> (?P<after>\d+)")
 _TREE = re.compile(
     r"Tree (?P<channel>\d+) : (?P<up>-?\d+) -> (?P<rank>\d+) -> (?P<down>-?\d+/-?\d+/-?\d+)"
@@ -158,7 +158,7 @@ def read_paths(message: str) -> list[LoggedPath] | None:
 
 def read_channels(message: str) -> ChannelCounts | None:
     """`24 coll channels, ...`; None for another line."""
-    match = _CHANNELS.search(message)
+    match = _CHANNELS.match(message)
     if match is None:
         return None
     return ChannelCounts(
@@ -172,7 +172,7 @@ def read_channels(message: str) -> ChannelCounts | None:
 
 def read_fallback(message: str) -> int | None:
     """The pattern of which no graph was found; None for another line."""
-    match = _FALLBACK.search(message)
+    match = _FALLBACK.match(message)
     return int(match["pattern"]) if match is not None else None
 
 

@@ -5,6 +5,7 @@ Many ranks write into one log, and their lines come mixed: what spans several li
 by writer (host, process, thread). All ranks of a node print the same; what is equal is kept once.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +25,7 @@ from nccltune.formats.nccl_graph_lines import (
     TreeReader,
     TreeStep,
 )
-from nccltune.formats.nccl_log import LOG_LINE, VERSION_LINE, NcclLog
+from nccltune.formats.nccl_log import LONGEST, VERSION_LINE, NcclLog, find_log_line
 from nccltune.formats.nccl_transport_lines import Connection, Nic, NicGdr, P2pOff, PairGdr
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.model.errors import InputError
@@ -100,7 +101,7 @@ class RunLog:
         """Take in a line of a log; whether it is one of NCCL's."""
         if " NCCL " not in line:
             return False
-        match = LOG_LINE.search(strip_prefix(line)[1])
+        match = find_log_line(strip_prefix(line)[1])
         if match is None:
             return False
         self.observe(
@@ -113,11 +114,14 @@ class RunLog:
         self.lines += 1
         if self.plain is not None:
             self.plain.observe(message)
+        message = message[:LONGEST]
         first = message.lstrip(" ")[:1]
-        if first in _STRUCTURED:
-            self._structured(writer, message, number)
-        if first in _SINGLE:
-            self._single(message)
+        # A number of thousands of digits is none of NCCL's, and more than int() takes.
+        with contextlib.suppress(ValueError):
+            if first in _STRUCTURED:
+                self._structured(writer, message, number)
+            if first in _SINGLE:
+                self._single(message)
 
     def finish(self) -> None:
         """No more comes: what is open counts as far as it came."""

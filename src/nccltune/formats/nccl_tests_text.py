@@ -13,7 +13,7 @@ from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks, visible
 from nccltune.formats.nccl_alarms import alarms
 from nccltune.formats.nccl_diagnostics import DiagnosticsReader, remarks
-from nccltune.formats.nccl_log import LOG_LINE, VERSION_LINE, NcclLog
+from nccltune.formats.nccl_log import VERSION_LINE, NcclLog, find_log_line
 from nccltune.formats.nccl_run_log import RunLog
 from nccltune.formats.nccl_tests_source import SourceReader
 from nccltune.formats.nccl_tests_table import BATCH_ROWS
@@ -81,7 +81,7 @@ class _TextReader:
         if name and source.fast is not None and source.fast(text, number):
             return
         if " NCCL " in text:
-            if (match := LOG_LINE.search(text)) is not None:
+            if (match := find_log_line(text)) is not None:
                 self.log_line(source, text, match, number)
                 return
             if self.diagnostics.feed(text, number):
@@ -176,7 +176,7 @@ def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
         for line in lines:
             if " NCCL " not in line:
                 continue
-            match = LOG_LINE.search(strip_prefix(line)[1])
+            match = find_log_line(strip_prefix(line)[1])
             if match is None:
                 continue
             key = (match["host"], int(match["pid"]))

@@ -112,3 +112,13 @@ def test_a_check_of_a_later_version_is_kept_as_text() -> None:
 
 def test_other_lines_are_none_of_it() -> None:
     assert read("alpha:12:12 [0] NCCL INFO NCCL DIAG is no prefix\nNCCL DIAG\n") == []
+
+
+def test_numbers_that_cannot_be_are_passed_over() -> None:
+    digits = "9" * 100_000
+    (report,) = read(
+        "NCCL DIAG === NCCL Diagnostics ===\n"
+        f"NCCL DIAG [OK]   p2p: all {digits} directed GPU P2P edges verified\n"
+        f"NCCL DIAG NCCL diagnostics completed in 1.0 ms across {digits} ranks"
+    )
+    assert (report.p2p, report.completed_ms) == (None, None)

@@ -300,6 +300,25 @@ def test_a_log_cut_anywhere_is_read_as_far_as_it_goes() -> None:
         assert [alarm.kind for alarm in alarms(log)] in ([], [AlarmKind.MISSING_NVLINK])
 
 
+def test_hostile_lines_end_soon_and_raise_nothing() -> None:
+    digits = "9" * 100_000
+    log = RunLog(NcclLog())
+    for message in (
+        f" 0 :{' NET/0' * 1000}!",
+        f"{digits} coll channels, {digits} collnet channels",
+        f"Ring {digits} : 1 -> 0 -> 1",
+        f"comm 0x1 rank 0 nRanks {digits} nNodes 1",
+        f"Channel 00/0 : {digits}[0] -> 1[1] via P2P/CUMEM",
+        f"Pattern {digits}, crossNic 0, nChannels 1, bw 1.0/1.0, type NVL/PIX, sameChannels 1",
+        f"GPU/0-1 :GPU/0-1 ({digits}/5000.0/LOC)",
+    ):
+        assert log.observe_line(f"alpha:7:7 [0] NCCL INFO {message}")
+    assert not log.observe_line(f"{digits} NCCL INFO")
+    log.finish()
+    assert (log.graphs, log.channels, log.rings, log.paths) == ({}, {}, {}, {})
+    assert alarms(log) == []
+
+
 def test_an_import_flags_what_nccl_passed_over(tmp_path: Path) -> None:
     from nccltune.formats.context import ReadOptions
     from nccltune.formats.importer import import_files
