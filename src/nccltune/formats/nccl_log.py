@@ -4,7 +4,6 @@
 Line forms: NCCL 2.18 to 2.32 (`src/debug.cc`, `enqueue.cc`, `graph/tuning.cc`, `plugin/tuner*`).
 """
 
-import contextlib
 import re
 from typing import Literal
 
@@ -97,9 +96,11 @@ class NcclLog:
         if message == self._last:
             return
         self._last = message
-        # A number of thousands of digits is none of NCCL's, and more than int() takes.
-        with contextlib.suppress(ValueError):
+        try:
             self._observe(message[:LONGEST])
+        except ValueError:
+            # A number of thousands of digits is none of NCCL's, and more than int() takes.
+            return
 
     def _observe(self, message: str) -> None:
         if "Bytes ->" in message:

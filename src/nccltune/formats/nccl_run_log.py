@@ -5,7 +5,6 @@ Many ranks write into one log, and their lines come mixed: what spans several li
 by writer (host, process, thread). All ranks of a node print the same; what is equal is kept once.
 """
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -116,12 +115,14 @@ class RunLog:
             self.plain.observe(message)
         message = message[:LONGEST]
         first = message.lstrip(" ")[:1]
-        # A number of thousands of digits is none of NCCL's, and more than int() takes.
-        with contextlib.suppress(ValueError):
+        try:
             if first in _STRUCTURED:
                 self._structured(writer, message, number)
             if first in _SINGLE:
                 self._single(message)
+        except ValueError:
+            # A number of thousands of digits is none of NCCL's, and more than int() takes.
+            return
 
     def finish(self) -> None:
         """No more comes: what is open counts as far as it came."""

@@ -90,6 +90,7 @@ class _TextReader:
         body = text.lstrip()
         if body.startswith("#"):
             if source.comment(text, number):
+                self.facts.nodes = self.log.nodes or self.facts.nodes
                 self.log = source.run.log = NcclLog()
             for device in source.run.devices[-1:]:
                 self.note_host(device.host)
@@ -118,8 +119,6 @@ class _TextReader:
         message = text[match.end() :]
         self.log.observe(message)
         self.facts.observe((match["host"], match["pid"], match["tid"]), message, number)
-        if self.log.nodes is not None:
-            self.facts.nodes = self.log.nodes
         start, host = match.start(), "" if match["stamp"] else match["host"]
         # A piece of a row starts with a digit; after blanks only it may be part of the host's word.
         if not text[:start].strip() and (start == 0 or host[:1] not in _PIECE_START):
@@ -157,6 +156,7 @@ class _TextReader:
         """The file is over."""
         for source in self.sources.values():
             source.end_run("the file ends in the middle of a row")
+        self.facts.nodes = self.log.nodes or self.facts.nodes
         self.facts.finish()
         for alarm in alarms(self.facts):
             self.report.flag(
