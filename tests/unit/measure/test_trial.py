@@ -38,6 +38,7 @@ class Machine:
         self.fail: Callable[[int, Settings], str | None] = lambda _at, _settings: None
         self.stop_at: int | None = None
         self.collectives = (Collective.ALLREDUCE,)
+        self.ranks = 4
 
     def run(
         self,
@@ -75,7 +76,7 @@ class Machine:
                 collective=collective,
                 bytes=size,
                 nodes=1,
-                ranks=4,
+                ranks=self.ranks,
                 in_place=in_place,
                 choice=DEFAULT,
                 time_us=(20 + size / 100e3)
@@ -234,6 +235,14 @@ def test_a_default_that_does_not_run_ends_it(tmp_path: Path) -> None:
     machine.fail = lambda at, settings: None if settings or at == 1 else "ended with status 1"
     with pytest.raises(LaunchError, match="without the settings it ended with status 1"):
         driver(tmp_path / "s", machine).run()
+
+
+def test_one_rank_is_no_trial(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.ranks = 1
+    with pytest.raises(InputError, match="nobody to talk to"):
+        driver(tmp_path / "s", machine)
+    assert list((tmp_path / "s").iterdir()) == []
 
 
 def test_a_recorded_trial_is_drawn_from(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class Driver:
     def look(self) -> Hello | None:
         """Run a default first, and say what it ran on; it is not compared, and written by
         `keep_look`. None where there is nothing left to measure. Raises LaunchError where it does
-        not run or prints no timing."""
+        not run or prints no timing, InputError where it is one rank."""
         if len(self._rounds()) >= self._wanted.rounds or self._error() is not None:
             return None
         number, self._next_round = self._next_round, self._next_round + 1
@@ -123,6 +123,11 @@ class Driver:
         if ran.error is None and not self._looked:
             ran = ran._replace(error="gave no timing: is it a program of nccl-tests?")
         self._check_default(ran)
+        if all(sample.ranks == 1 for sample in self._looked):
+            raise InputError(
+                "it ran as one rank, which has nobody to talk to",
+                hint="give the program its GPUs (-g 4), or name a --launcher",
+            )
         self._seconds.append(seconds)
         self._lines.append(self._line("default", number, ran, seconds, look=True))
         return ran.hello
