@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def command(
     trial = _trial(path, settings, program, options)
     if isinstance(runner, ReplayRunner):
         runner.choose(trial.of("default"), trial.of("set"))
-    again = command_line(context)
+    again = _again(context, settings_words, program)
     with terminated_like_interrupted():
         verdict = _measure(path, runner, trial, wanted, min_gain, again, anew=anew)
     if isinstance(verdict, int):
@@ -172,6 +173,13 @@ def _runner(
         return ProgramRunner(program, os.environ, settings)
     under = under_from(launcher, nodes, hosts, gpus, per_node=launch["processes"] == "one")
     return ProgramRunner(program, os.environ, settings, under=under)
+
+
+def _again(context: click.Context, settings: list[str], program: list[str]) -> str:
+    """The command that resumes, with the `--` that click took off."""
+    words = shlex.split(command_line(context))
+    options = words[: len(words) - len(settings) - len(program)]
+    return shlex.join([*options, *settings, *(["--", *program] if program else [])])
 
 
 def _trial(
