@@ -31,6 +31,15 @@ _RING = re.compile(r"Ring (?P<channel>\d+) : (?P<before>\d+) -> (?P<rank>\d+) ->
 _TREE = re.compile(
     r"Tree (?P<channel>\d+) : (?P<up>-?\d+) -> (?P<rank>\d+) -> (?P<down>-?\d+/-?\d+/-?\d+)"
 )
+# INIT, so that they are there without GRAPH: rank 0's rings, and every rank's trees in one line,
+# which NCCL cuts at 1,023 characters.
+_RING_ORDER = re.compile(
+    r"Channel (?P<channel>\d+)/\d+ ?:(?P<ranks>(?: +\d+)+)(?P<cut> *\.\.\.)? *$"
+)
+_TREES = re.compile(r"Trees(?= \[)")
+_TREE_OF = re.compile(
+    r" \[(?P<channel>\d+)\] (?P<down>-?\d+/-?\d+/-?\d+)->(?P<rank>\d+)->(?P<up>-?\d+)(?= |$)"
+)
 # To 2.18 without collnet.
 _CHANNELS = re.compile(
     r"(?P<coll>\d+) coll channels, (?:(?P<collnet>\d+) collnet channels, )?"
@@ -192,6 +201,33 @@ def read_tree(message: str) -> TreeStep | None:
         return None
     down = tuple(int(rank) for rank in match["down"].split("/"))
     return TreeStep(int(match["channel"]), int(match["up"]), int(match["rank"]), down)
+
+
+def read_trees(message: str) -> list[TreeStep] | None:
+    """`Trees [0] 1/-1/-1->0->-1 [1] ...`; None for another line."""
+    start = _TREES.match(message)
+    if start is None:
+        return None
+    return [
+        TreeStep(
+            int(match["channel"]),
+            int(match["up"]),
+            int(match["rank"]),
+            tuple(int(rank) for rank in match["down"].split("/")),
+        )
+        for match in _TREE_OF.finditer(message, start.end())
+    ]
+
+
+def read_ring_order(message: str) -> tuple[int, tuple[int, ...]] | None:
+    """The ranks of a channel's ring in order: `Channel 00/24 : 0 1 2 3`; None for another line. Of
+    many ranks NCCL prints the first ones (2.18: 20 of them)."""
+    match = _RING_ORDER.match(message)
+    if match is None:
+        return None
+    ranks = [int(rank) for rank in match["ranks"].split()]
+    # The number before the dots may have lost digits.
+    return int(match["channel"]), tuple(ranks[:-1] if match["cut"] else ranks)
 
 
 def read_graph(message: str) -> LoggedGraph | None:

@@ -73,6 +73,7 @@ class RunLog:
         self.channels: Counter[ChannelCounts] = Counter()
         self.rings: dict[RingStep, None] = {}
         self.trees: dict[TreeStep, None] = {}
+        self.ring_orders: dict[int, tuple[int, ...]] = {}
         self.connections: dict[Connection, None] = {}
         self.nics: dict[Nic, None] = {}
         self.no_ib = False
@@ -206,7 +207,12 @@ class RunLog:
             if (found := read(message)) is not None:
                 _keep(kept, found)
                 return
-        if (nics := transport.read_nics(message)) is not None:
+        if (order := graph.read_ring_order(message)) is not None:
+            self.ring_orders.setdefault(*order)
+        elif (trees := graph.read_trees(message)) is not None:
+            for tree in trees:
+                _keep(self.trees, tree)
+        elif (nics := transport.read_nics(message)) is not None:
             for nic in nics:
                 _keep(self.nics, nic)
             ordering = transport.relaxed_ordering(message)

@@ -202,6 +202,22 @@ def test_lines_that_changed_their_form() -> None:
     assert read_multicast("NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)")
 
 
+def test_rings_and_trees_are_there_without_the_lines_of_graph() -> None:
+    log = log_of(
+        "Channel 00/02 :    0   1   2   3\n"
+        "Channel 01/02 :    0   3   2   1\n"
+        "Channel 02/03 : 10 11 1...\n"
+        "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->3 [2] 1/-1/-1->0-"
+    )
+    assert log.ring_orders == {0: (0, 1, 2, 3), 1: (0, 3, 2, 1), 2: (10, 11)}
+    # The last one was cut.
+    assert [(step.channel, step.up, step.rank, step.down) for step in log.trees] == [
+        (0, -1, 0, (1, -1, -1)),
+        (1, 3, 0, (-1, -1, -1)),
+    ]
+    assert log.transports == {}
+
+
 def test_a_healthy_log_alarms_nobody() -> None:
     assert kinds(TREE, f"{HEALTHY} channels per peer") == []
 
