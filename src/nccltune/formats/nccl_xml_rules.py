@@ -11,8 +11,9 @@ MAX_VALUE = 253
 """`MAX_STR_LEN` is 255: the last character read and the end take two."""
 MAX_ATTRIBUTES = 16
 MAX_CHILDREN = 640
-MAX_TOPOLOGY_ELEMENTS = 256
-MAX_GRAPH_ELEMENTS = 65536
+MAX_TOPOLOGY_ELEMENTS = 255
+MAX_GRAPH_ELEMENTS = 65535
+"""One less than `NCCL_TOPO_XML_MAX_NODES` and `NCCL_GRAPH_XML_MAX_NODES`: the end needs a place."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _TAG = re.compile(r"""<(?:[^<>"']|"[^"]*"|'[^']*')*>""")
@@ -71,6 +72,14 @@ def refusals(text: str) -> list[Refusal]:
         if "\t" in between:
             add(end + between.index("\t"), "tab", "has a tab before a tag; NCCL's parser takes "
                 "blanks and line ends only", "indent with blanks: expand FILE")  # fmt: skip
+        words = between.strip()
+        if words:
+            add(
+                end + between.index(words[0]),
+                "words",
+                "has words between tags; NCCL's parser expects < there",
+                "put them into a comment: <!-- ... -->",
+            )
         end = tag.end()
         _check_tag(tag.group(), tag.start(), add)
         word = re.match(r"</?([^\s/>]*)", tag.group())
@@ -102,6 +111,9 @@ def _check_tag(tag: str, start: int, add: Add) -> None:
     """One tag: white space, lengths, number of attributes."""
     place = start
     count = 0
+    if re.match(r"</\S+\s", tag):
+        add(start, "closing-space", "has a blank in a closing tag, which NCCL's parser refuses",
+            "write </name>")  # fmt: skip
     for number, part in enumerate(_VALUE.split(tag)):
         if number % 2:
             count += 1

@@ -84,6 +84,7 @@ class _Host:
         """Name, what is told, and the CPU of each GPU, by host and bus id."""
         self.switches: dict[tuple[int, str], str] = {}
         self._switch_links: list[tuple[int, str, str]] = []
+        self._outside: dict[int, str] = {}
         devices = [device for cpu in topology.cpus for device in cpu.devices]
         self.has_gpus = _any(devices, lambda device: device.gpu is not None)
         nets = [net for cpu in topology.cpus for net in _nets(cpu)]
@@ -106,10 +107,7 @@ class _Host:
             for device in cpu.devices:
                 self._pci(device, name, name, node)
             if cpu.nets:
-                nic = self.build.vertex(f"NIC at {name.rpartition('/')[2]}", NodeKind.NIC, node)
-                words = Bandwidth(bandwidth.local(), "no PCI device: no limit", True)
-                self.build.both(name, nic, LinkKind.PCI, words)
-                self._ports(cpu.nets, nic, node)
+                self._ports(cpu.nets, self._outside_pci(name, node), node)
         for name, gpu, cpu_name in self.gpus.values():
             self._nvlinks(name, gpu, cpu_name)
             self._c2c(name, gpu, cpu_name)
@@ -124,6 +122,16 @@ class _Host:
                 if other != name and twin.host_hash == cpu.host_hash:
                     found = bandwidth.between_cpus(cpu, self.build.version)
                     self.build.one_way(name, other, LinkKind.CPU_TO_CPU, found)
+
+    def _outside_pci(self, cpu: str, node: int) -> str:
+        """The NIC of ports that are no PCI devices: NCCL has one, at the first CPU with such."""
+        if node not in self._outside:
+            label = cpu.rpartition("/")[2]
+            nic = self.build.vertex(f"NIC at {label}", NodeKind.NIC, node)
+            words = Bandwidth(bandwidth.local(), "no PCI device: no limit")
+            self.build.both(cpu, nic, LinkKind.PCI, words)
+            self._outside[node] = nic
+        return self._outside[node]
 
     def _pci(self, device: Pci, parent: str, cpu: str, node: int) -> None:
         found = bandwidth.pci(device)

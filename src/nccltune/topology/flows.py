@@ -14,13 +14,13 @@ import msgspec
 from nccltune.formats.graph_xml import Pattern
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
+from nccltune.topology.goal import Ring
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.links import LinkKind
 from nccltune.topology.loads import Part
 from nccltune.topology.reach import Leg, Reach, Way
 from nccltune.topology.search import Found, Searched
 from nccltune.topology.trees import Place, places
-from nccltune.topology.walk import Ring
 
 
 class Role(msgspec.Struct, frozen=True):

@@ -161,7 +161,8 @@ class _Domain:
         return [name for path, name in found if (-path.gb_per_s, path.kind) == best]
 
     def _cpu_of(self, gpu: str) -> str | None:
-        near = self.nearest(gpu, self.cpus)
+        near = self.nearest(gpu, self.cpus) if self._rules.widest_cpu else self.cpus
+        near = [cpu for cpu in near if self.between(gpu, cpu).kind < PathKind.DIS]
         return min(near, key=lambda cpu: self.between(gpu, cpu).hops) if near else None
 
     def p2p_level(self) -> PathKind:

@@ -19,9 +19,10 @@ import msgspec
 from nccltune.formats.graph_xml import Pattern
 from nccltune.model.choice import MAX_CHANNELS
 from nccltune.topology.bandwidth import Version
+from nccltune.topology.goal import Goal, Ring
 from nccltune.topology.reach import Reach
 from nccltune.topology.settings import PathKind
-from nccltune.topology.walk import Goal, Ring, Walk
+from nccltune.topology.walk import Walk
 
 STEPS = 1 << 19
 """Steps that NCCL's search may take altogether (`NCCL_SEARCH_GLOBAL_TIMEOUT`)."""

@@ -142,6 +142,8 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     by_kind: bool
     """The kind of a path counts before its bandwidth and hops. Before 2.30.7 a path with fewer
     hops, or none longer with more bandwidth, counted first."""
+    widest_cpu: bool
+    """A GPU's CPU is the one with the widest path: since 2.30.7. Before, with the fewest hops."""
     p2c: bool
     """C2C and PCIe together are a kind of their own: since 2.27."""
     p2c_nearest_only: bool
@@ -164,6 +166,7 @@ def rules_of(version: Version | None) -> PathRules:
     since = version if version is not None else newest
     return PathRules(
         by_kind=since >= (2, 30, 7),
+        widest_cpu=since >= (2, 30, 7),
         p2c=since >= (2, 27, 0),
         p2c_nearest_only=since >= (2, 29, 0),
         pxn_needs_gdr=since >= (2, 30, 0),

@@ -6,84 +6,19 @@ counted in whole MB/s, as NCCL rounds what is left of a link to three digits of 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from nccltune.formats.graph_xml import Pattern
+from nccltune.topology.goal import Best, Goal, Ring
 from nccltune.topology.links import LinkKind
 from nccltune.topology.local import local_gpu, local_nets, nearest
 from nccltune.topology.reach import Reach, Way, twins
 from nccltune.topology.settings import PathKind
 
 _FIRST_ORDER_STEPS = 1 << 10
-
-
-class Ring(NamedTuple):
-    """A channel's GPUs in order (of a tree: from its head down), and its NICs in and out."""
-
-    gpus: tuple[int, ...]
-    net_in: int | None = None
-    net_out: int | None = None
-
-
-class Goal(msgspec.Struct):
-    """What a try looks for."""
-
-    pattern: Pattern
-    least: int
-    most: int
-    cross_nic: int
-    intra_type: PathKind
-    inter_type: PathKind
-    intra_gb_per_s: float = 0.0
-    inter_gb_per_s: float = 0.0
-    same_channels: bool = True
-
-    def set_speed(self, gb_per_s: float) -> None:
-        """The same speed inside the node and to NICs."""
-        self.intra_gb_per_s = self.inter_gb_per_s = gb_per_s
-
-
-class Best(msgspec.Struct):
-    """The best channels found so far, with the goal they were found for."""
-
-    pattern: Pattern
-    cross_nic: int
-    intra_type: PathKind
-    inter_type: PathKind
-    intra_gb_per_s: float
-    inter_gb_per_s: float
-    same_channels: bool
-    rings: list[Ring]
-    hops: int
-
-    @property
-    def booked(self) -> float:
-        """GB/s of all channels to NICs."""
-        return len(self.rings) * self.inter_gb_per_s
-
-    def as_goal(self, goal: Goal) -> Goal:
-        """A goal to improve on this."""
-        return Goal(
-            pattern=self.pattern,
-            least=goal.least,
-            most=goal.most,
-            cross_nic=self.cross_nic,
-            intra_type=self.intra_type,
-            inter_type=self.inter_type,
-            intra_gb_per_s=self.intra_gb_per_s,
-            inter_gb_per_s=self.inter_gb_per_s,
-            same_channels=self.same_channels,
-        )
-
-
-class _Booking(NamedTuple):
-    """What a way books: links with a factor in sixtieths (PCI through Intel 72, else 60), and
-    links booked backwards (a GPU before compute capability 8.0 that others than GPUs write)."""
-
-    links: tuple[tuple[int, int], ...]
-    reverse: tuple[tuple[int, int], ...]
+Takes = tuple[tuple[int, int], ...]
+"""Places of links and MB/s."""
 
 
 class Walk:
@@ -109,7 +44,14 @@ class Walk:
         )
         self.left = [round(link.gb_per_s * 1000) for link in reach.links]
         self.net_left = [round(net.gb_per_s * 1000) for net in reach.nets]
-        self._bookings: dict[int, _Booking] = {}
+        self._taken: dict[tuple[int, float], Takes] = {}
+        self.found = 0
+        """How often something better was found."""
+        self._tried: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._intra_kinds = {way.kind for row in reach.gpu_gpu for way in row}
+        self._inter_kinds = {
+            way.kind for rows in (reach.gpu_net, reach.net_gpu) for row in rows for way in row
+        }
         self._nets_to_try: dict[tuple[int | None, PathKind], list[int]] = {}
         self._orders: dict[tuple[int, int | None], list[tuple[int, tuple[int, int]]]] = {}
         indexes = [gpu.index for gpu in reach.gpus]
@@ -139,7 +81,14 @@ class Walk:
         ]
 
     def run(self, steps: int) -> int:
-        """Try the goal for at most `steps` steps; those left, -1 where nothing can be better."""
+        """Try the goal for at most `steps` steps; those left, -1 where nothing can be better.
+
+        A longer path type that no path has changes nothing: such a try ends as the one before it
+        did, unless something better was found in between.
+        """
+        key = (steps, *msgspec.structs.astuple(self._effective()))
+        if key in self._tried and self._tried[key][0] == self.found:
+            return self._tried[key][1]
         self.time = steps
         self.rings: list[Ring] = []
         self.used = [0] * self.size
@@ -147,8 +96,22 @@ class Walk:
         self.hops = 0
         self.net_in: int = 0
         self.net_out: int | None = None
+        self._open = self._open_ways()
         self._channel()
+        self._tried[key] = (self.found, self.time)
         return self.time
+
+    def _effective(self) -> Goal:
+        """The goal with its types lowered to the longest that some path has."""
+        types = [
+            max((kind for kind in kinds if kind <= limit), default=None)
+            for kinds, limit in (
+                (self._intra_kinds, self.goal.intra_type),
+                (self._inter_kinds, self.goal.inter_type),
+            )
+        ]
+        replace = msgspec.structs.replace
+        return replace(self.goal, intra_type=types[0], inter_type=types[1])
 
     def _channel(self) -> None:
         """Begin the next channel (`ncclTopoSearchRec`)."""
@@ -158,12 +121,12 @@ class Walk:
             return
         number = len(self.rings)
         if number == 0:
-            self._enter(None, 0, 0, to_net, to_first, "index")
+            self._enter(None, 0, to_net, to_first, "index")
         else:
-            self._enter(None, self.rings[-1].gpus[0], 0, to_net, to_first, "replay")
+            self._enter(None, self.rings[-1].gpus[0], to_net, to_first, "replay")
         if not self.goal.same_channels or number == 0:
             for gpu in range(self.size):
-                self._enter(None, gpu, 0, to_net, to_first, "search")
+                self._enter(None, gpu, to_net, to_first, "search")
 
     def _turns(self) -> tuple[int, int]:
         """After which step a channel turns to its NIC, and back to its first GPU; -1 for never."""
@@ -199,17 +162,17 @@ class Walk:
 
     def _from_net(self, net: int, to_net: int, to_first: int) -> None:
         if self.rings and self.goal.same_channels:
-            self._enter(net, self.rings[-1].gpus[0], 0, to_net, to_first, "replay")
+            self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
             return
         if not self.rings and not self.reach.nvswitch:
             # A reference in the order of indexes, on a budget of its own.
             saved, self.time = self.time, _FIRST_ORDER_STEPS
-            self._enter(net, 0, 0, to_net, to_first, "index")
+            self._enter(net, 0, to_net, to_first, "index")
             self.time = -1 if self.time == -1 else saved
         own = self.own_gpu[net]
         first = [] if own is None else [own]
         for gpu in (*first, *(gpu for gpu in self.near_gpus[net] if gpu != own)):
-            self._enter(net, gpu, 0, to_net, to_first, "search")
+            self._enter(net, gpu, to_net, to_first, "search")
 
     def _same_port(self, net: int) -> list[int]:
         spot = self.reach.nets[net]
@@ -219,96 +182,68 @@ class Walk:
             if (other.asic, other.port) == (spot.asic, spot.port)
         ]
 
-    def _enter(
-        self, net: int | None, gpu: int, step: int, to_net: int, to_first: int, order: str
-    ) -> None:
+    def _enter(self, net: int | None, gpu: int, to_net: int, to_first: int, order: str) -> None:
         """Go from a NIC, or from nowhere, to a channel's first GPU."""
-        way = None if net is None else self.reach.net_gpu[net][gpu]
-        back = None if net is None else self.reach.gpu_net[gpu][net]
-        self._go(way, back, gpu, step, to_net, to_first, order, self.goal.inter_gb_per_s, net)
-
-    def _go(
-        self,
-        way: Way | None,
-        back: Way | None,
-        gpu: int,
-        step: int,
-        to_net: int,
-        to_first: int,
-        order: str,
-        speed: float,
-        net: int | None,
-    ) -> None:
-        mb_per_s = round(speed * 1000)
-        intra = net is None
-        if way is not None and not self._book(way, back, mb_per_s, intra, not intra):
-            return
-        number = len(self.rings)
-        flag = 1 << number
+        way: Way | None = None
+        takes: Takes = ()
+        if net is not None:
+            way, back = self.reach.net_gpu[net][gpu], self.reach.gpu_net[gpu][net]
+            takes = self._takes(way, self.goal.inter_gb_per_s, True)
+            if not self._book(way, back, takes, False):
+                return
+        flag = 1 << len(self.rings)
         self.used[gpu] ^= flag
-        self._at(gpu, step, to_net, to_first, order)
+        self._at(gpu, 0, to_net, to_first, order)
         self.used[gpu] ^= flag
         if way is not None:
-            self._release(way, mb_per_s, not intra)
+            self._release(way, takes)
 
-    def _book(self, way: Way, back: Way | None, mb_per_s: int, intra: bool, from_net: bool) -> bool:
+    def _book(self, way: Way, back: Way, takes: Takes, intra: bool) -> bool:
         """Take bandwidth of every link of a way; nothing where one has too little."""
         kind = self.goal.intra_type if intra else self.goal.inter_type
         if way.kind > kind:
             return False
-        tree = self.goal.pattern is not Pattern.RING
-        if tree and back is not None and back.kind > kind:
+        if back.kind > kind and self.goal.pattern is not Pattern.RING:
             return False
-        booking = self._booking(way, from_net)
         left = self.left
-        for taken, (link, sixtieths) in enumerate(booking.links):
-            want = mb_per_s * sixtieths // 60
-            twin = self._reverse(booking, taken, mb_per_s)
-            if left[link] < want or (twin is not None and left[twin[0]] < twin[1]):
-                self._undo(booking, taken, mb_per_s)
+        for link, want in takes:
+            if left[link] < want:
                 return False
+        for link, want in takes:
             left[link] -= want
-            if twin is not None:
-                left[twin[0]] -= twin[1]
-        self.hops += len(booking.links)
+        self.hops += len(way.links)
         return True
 
-    def _reverse(self, booking: _Booking, step: int, mb_per_s: int) -> tuple[int, int] | None:
-        for at, link in booking.reverse:
-            if at == step:
-                return link, mb_per_s // 8
-        return None
+    def _release(self, way: Way, takes: Takes) -> None:
+        left = self.left
+        for link, want in takes:
+            left[link] += want
+        self.hops -= len(way.links)
 
-    def _undo(self, booking: _Booking, steps: int, mb_per_s: int) -> None:
-        for step in range(steps):
-            link, sixtieths = booking.links[step]
-            self.left[link] += mb_per_s * sixtieths // 60
-            twin = self._reverse(booking, step, mb_per_s)
-            if twin is not None:
-                self.left[twin[0]] += twin[1]
+    def _takes(self, way: Way, speed: float, from_net: bool) -> Takes:
+        """What a way takes of which links, in MB/s.
 
-    def _release(self, way: Way, mb_per_s: int, from_net: bool) -> None:
-        booking = self._booking(way, from_net)
-        self._undo(booking, len(booking.links), mb_per_s)
-        self.hops -= len(booking.links)
-
-    def _booking(self, way: Way, from_net: bool) -> _Booking:
-        found = self._bookings.get(id(way))
+        P2P through an Intel root complex takes 6/5 of PCI links (it is cut into small packets). A
+        NIC that writes a GPU before compute capability 8.0 takes 1/8 of the other direction.
+        """
+        key = (id(way), speed)
+        found = self._taken.get(key)
         if found is not None:
             return found
         links = self.reach.links
+        mb_per_s = round(speed * 1000)
         through = not from_net and way.kind is PathKind.PHB and self.reach.intel
-        booked = tuple(
-            (link, 72 if through and links[link].kind is LinkKind.PCI else 60) for link in way.links
-        )
-        reverse = tuple(
-            (step, self._twin[link])
-            for step, link in enumerate(way.links)
+        takes = [
+            (link, mb_per_s * 6 // 5 if through and links[link].kind is LinkKind.PCI else mb_per_s)
+            for link in way.links
+        ]
+        takes += [
+            (self._twin[link], mb_per_s // 8)
+            for link in way.links
             if from_net and links[link].target in self._old_gpus
-        )
-        booking = _Booking(booked, reverse)
-        self._bookings[id(way)] = booking
-        return booking
+        ]
+        self._taken[key] = tuple(takes)
+        return self._taken[key]
 
     def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> None:
         """At a GPU as the step-th of the channel (`ncclTopoSearchRecGpu`)."""
@@ -324,53 +259,83 @@ class Walk:
         if step == to_net:
             self._to_net(gpu, step, to_first, order)
         elif step < size - 1:
-            for following in self._next(gpu, step, to_net, order):
-                if self.time <= 0:
-                    return
-                self._go(
-                    self.reach.gpu_gpu[gpu][following],
-                    self.reach.gpu_gpu[following][gpu],
-                    following,
-                    step + 1,
-                    to_net,
-                    to_first,
-                    order,
-                    self.goal.intra_gb_per_s,
-                    None,
-                )
-                del self.order[step + 1 :]
+            self._onward(gpu, step, to_net, to_first, order)
         elif step == to_first:
             self._close(gpu, step, to_net, order)
         else:
             self._at(gpu, size, -1, -1, order)
 
+    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> None:
+        """To each GPU that may come next and that the links have room for. Most have not: what is
+        done for each of them is all that the search's time goes into."""
+        left = self.left
+        open_ways = self._open[gpu]
+        flag = 1 << len(self.rings)
+        for following in self._next(gpu, step, to_net, order):
+            if self.time <= 0:
+                return
+            takes = open_ways[following]
+            if takes is None:
+                continue
+            for link, want in takes:
+                if left[link] < want:
+                    break
+            else:
+                for link, want in takes:
+                    left[link] -= want
+                hops = len(self.reach.gpu_gpu[gpu][following].links)
+                self.hops += hops
+                self.used[following] ^= flag
+                self._at(following, step + 1, to_net, to_first, order)
+                self.used[following] ^= flag
+                self.hops -= hops
+                for link, want in takes:
+                    left[link] += want
+                del self.order[step + 1 :]
+
+    def _open_ways(self) -> list[list[Takes | None]]:
+        """What each way between GPUs takes at this goal's speed; None where it is too long."""
+        goal = self.goal
+        tree = goal.pattern is not Pattern.RING
+        ways = self.reach.gpu_gpu
+        return [
+            [
+                self._takes(way, goal.intra_gb_per_s, False)
+                if max(way.kind, ways[b][a].kind if tree else way.kind) <= goal.intra_type
+                else None
+                for b, way in enumerate(row)
+            ]
+            for a, row in enumerate(ways)
+        ]
+
     def _close(self, gpu: int, step: int, to_net: int, order: str) -> None:
         """Back to the first GPU of a ring."""
         first = self.order[0]
         way, back = self.reach.gpu_gpu[gpu][first], self.reach.gpu_gpu[first][gpu]
-        mb_per_s = round(self.goal.intra_gb_per_s * 1000)
-        if self._book(way, back, mb_per_s, True, False):
+        takes = self._takes(way, self.goal.intra_gb_per_s, False)
+        if self._book(way, back, takes, True):
             self._at(first, step + 1, to_net, -1, order)
-            self._release(way, mb_per_s, False)
+            self._release(way, takes)
 
     def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> None:
         """From a GPU to the NIC that the channel leaves by; a balanced tree takes half of it on
         each of its first two GPUs."""
         goal = self.goal
         balanced = goal.pattern is Pattern.BALANCED_TREE
-        speed = round(goal.inter_gb_per_s * 1000 / (2 if balanced else 1))
+        speed = goal.inter_gb_per_s / (2 if balanced else 1)
         start = self.net_in
         then = 1 if balanced and step == 0 else -1
         for net in self._nets(gpu):
             if not self._fits(start, net, step):
                 continue
             way, back = self.reach.gpu_net[gpu][net], self.reach.net_gpu[net][gpu]
-            if not self._book(way, back, speed, False, False):
+            takes = self._takes(way, speed, False)
+            if not self._book(way, back, takes, False):
                 continue
             saved, self.net_out = self.net_out, net
             self._at(gpu, step, then, to_first, order)
             self.net_out, self.net_in = saved, start
-            self._release(way, speed, False)
+            self._release(way, takes)
 
     def _fits(self, start: int, net: int, step: int) -> bool:
         """Whether a channel that came in by `start` may leave by `net`."""
@@ -454,6 +419,7 @@ class Walk:
         ends = (self.net_in, self.net_out) if self.inter else (None, None)
         self.rings.append(Ring(tuple(self.order), *ends))
         if self._is_better():
+            self.found += 1
             goal = self.goal
             self.best.pattern = goal.pattern
             self.best.cross_nic = goal.cross_nic
