@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
     from nccltune.model.study import Study
 
+CALIBRATION = "calibration.json"
+
 
 def expectations_of(study: "Study", found: "Sorted") -> "list[Expectation]":
-    """By collective and scale, for studies that hold a topology; none for others.
+    """By collective and scale, for studies that hold a topology; none for others. Efficiencies are
+    those of STUDY/calibration.json, if somebody put one there.
 
     A topology that cannot be read or answered by is said on stderr: curves can be analysed all the
     same.
@@ -21,12 +24,15 @@ def expectations_of(study: "Study", found: "Sorted") -> "list[Expectation]":
     if path is None or platform.emulated_nodes:
         return []
     from nccltune.model.errors import InputError
+    from nccltune.topology.calibration import read_calibration
     from nccltune.topology.load import load_topology
     from nccltune.topology.measured import expectations
 
     asked = [(item.condition.collective, item.condition.scale) for item in found.timings]
+    figures = study.path / CALIBRATION
     try:
-        told = expectations(load_topology(path), platform, asked)
+        calibration = read_calibration(figures) if figures.is_file() else None
+        told = expectations(load_topology(path), platform, asked, calibration)
     except InputError as error:
         _warn(str(error))
         return []

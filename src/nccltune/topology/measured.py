@@ -10,6 +10,7 @@ from nccltune.model.errors import InputError, NccltuneError
 from nccltune.model.platform import Platform
 from nccltune.model.scale import Scale
 from nccltune.model.topology import Topology
+from nccltune.topology.calibration import Calibration
 from nccltune.topology.expect import Expected, expect
 from nccltune.topology.flow_settings import READ
 from nccltune.topology.kinds import FlowKind
@@ -23,9 +24,13 @@ class Told(NamedTuple):
 
 
 def expectations(
-    topology: Topology, platform: Platform, asked: Iterable[tuple[Collective, Scale]]
+    topology: Topology,
+    platform: Platform,
+    asked: Iterable[tuple[Collective, Scale]],
+    calibration: Calibration | None = None,
 ) -> Told:
-    """The ceiling of every collective and scale with the settings of the platform.
+    """The ceiling of every collective and scale with the settings of the platform, by the default
+    efficiencies where there is no `calibration` of it.
 
     Emulated nodes are not what the file describes: nothing is expected of them. Scales whose nodes
     have different numbers of ranks, and collectives made of send and receive, are left out.
@@ -45,6 +50,7 @@ def expectations(
                 nodes=scale.nodes,
                 ranks_per_node=scale.ranks // scale.nodes,
                 settings=settings,
+                calibration=calibration,
                 nccl_version=version_of(platform.nccl_version),
             )
         except InputError as error:

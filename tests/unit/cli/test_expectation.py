@@ -76,6 +76,20 @@ def test_a_topology_alone_is_taken_and_a_second_one_is_not(
     assert "imported before" in capsys.readouterr().out
 
 
+def test_a_calibration_in_the_study_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
+    figure = {"value": 0.5, "source": "measured here"}
+    calibration = {"name": "here", "values": {"p2p_write": figure}}
+    (here / "s" / "calibration.json").write_text(json.dumps(calibration), encoding="utf-8")
+    capsys.readouterr()
+    assert run(["analyze", "s"]) == 0
+    # 22 GB/s are more than half of the links' 24.
+    assert "expected 12 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
+    (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
+    assert run(["analyze", "s"]) == 0
+    assert "is no calibration" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
