@@ -4,10 +4,16 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.cli import run
+from nccltune.formats.topology_xml import read_topology
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
 from nccltune.model.study import Study
+from nccltune.topology.measured import expectations, version_of
 from tests.unit.formats.maker import Made, Point
 
 PAIR = """\
@@ -88,6 +94,35 @@ def test_a_calibration_in_the_study_counts(here: Path, capsys: pytest.CaptureFix
     (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
     assert run(["analyze", "s"]) == 0
     assert "is no calibration" in capsys.readouterr().err
+
+
+def test_only_what_the_file_describes_is_expected() -> None:
+    topology = read_topology(PAIR.encode(), "topo.xml")
+    platform = Platform(name="here", nccl_version="2.28.9")
+    asked = [
+        (Collective.ALLREDUCE, Scale(1, 2)),
+        (Collective.ALLREDUCE, Scale(1, 2)),
+        # Sends and receives, nodes of different size, and nodes without a NIC between them.
+        (Collective.SENDRECV, Scale(1, 2)),
+        (Collective.ALLREDUCE, Scale(2, 3)),
+        (Collective.ALLREDUCE, Scale(2, 4)),
+    ]
+    told = expectations(topology, platform, asked)
+    (found,) = told.expectations
+    assert (found.collective, found.scale) == (Collective.ALLREDUCE, Scale(1, 2))
+    assert 20 < found.busbw_gb_per_s <= 24
+    (silent,) = told.silent
+    assert "no NIC" in silent
+    emulated = msgspec.structs.replace(platform, emulated_nodes=True)
+    assert expectations(topology, emulated, asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("2.28.9", (2, 28, 9)), ("2.28", None), ("2.x.1", None), (None, None)],
+)
+def test_versions_as_numbers(text: str | None, version: tuple[int, int, int] | None) -> None:
+    assert version_of(text) == version
 
 
 @pytest.mark.parametrize(
