@@ -9,11 +9,17 @@ nowhere and a bounce over the host needs.
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, NvLink, Pci, Topology
 from nccltune.topology import bandwidth
 from nccltune.topology.bandwidth import Bandwidth, Version
 from nccltune.topology.classify import Device, broadcom_level, device_of, kind_of_target
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
+
+MAX_DEVICES = 256
+"""GPUs, ports of NICs, and a third of all PCI devices of a file: three times the largest domain of
+NVLink there is. NCCL has room for 640 of each (2.30)."""
+MAX_CPUS = 128
 
 
 def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None = None) -> LinkGraph:
@@ -21,8 +27,11 @@ def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None =
 
     With several hosts names begin with `node0/`, `node1/` and so on, in the order given; a file
     with several hosts (MNNVL, told by `host_hash`) counts as several. `nccl_version` chooses the
-    rules where they differ; None is the newest known.
+    rules where they differ; None is the newest known. Raises InputError for a file with more
+    devices than NCCL has room for.
     """
+    for topology in topologies:
+        _check_size(topology)
     hosts = [list(dict.fromkeys(cpu.host_hash for cpu in one.cpus)) for one in topologies]
     several = sum(len(found) for found in hosts) > 1
     build = _Build(nccl_version, several)
@@ -31,6 +40,28 @@ def link_graph(topologies: Sequence[Topology], *, nccl_version: Version | None =
         _Host(build, topology, {host: first + place for place, host in enumerate(found)}).add()
         first += len(found)
     return LinkGraph(vertices=tuple(build.vertices.values()), links=tuple(build.links.values()))
+
+
+def _check_size(topology: Topology) -> None:
+    counts: Counter[str] = Counter()
+    waiting = [device for cpu in topology.cpus for device in cpu.devices]
+    while waiting:
+        device = waiting.pop()
+        counts["PCI devices"] += 1
+        counts["GPUs"] += device.gpu is not None
+        counts["ports of NICs"] += len(device.nets)
+        waiting += device.children
+    counts["ports of NICs"] += sum(len(cpu.nets) for cpu in topology.cpus)
+    # Switches, GPUs and NICs each have room of their own.
+    limits = {"PCI devices": 3 * MAX_DEVICES, "GPUs": MAX_DEVICES, "ports of NICs": MAX_DEVICES}
+    for what, limit in (*limits.items(), ("CPUs", MAX_CPUS)):
+        number = len(topology.cpus) if what == "CPUs" else counts[what]
+        if number > limit:
+            raise InputError(
+                f"has {number} {what}; more than {limit} are not read",
+                where=topology.source,
+                hint="NCCL takes a few hundred devices of a host: is this the right file?",
+            )
 
 
 class _Build:

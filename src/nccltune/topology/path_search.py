@@ -58,12 +58,28 @@ class Hardware:
             if link.kind in _KINDS:
                 self.leaving[link.source].append(link)
             self._twins[link.source, link.target, link.kind] = link
-        for links in self.leaving.values():
-            # NCCL looks at wide links first, which decides between equals.
-            links.sort(key=lambda link: -link.gb_per_s)
+        self._sort_links()
         for link in graph.links:
             if link.kind is LinkKind.MEMORY and self.is_a(link.target, NodeKind.MEMORY):
                 self.memory[link.target] = (link, self.twin(link))
+
+    def _sort_links(self) -> None:
+        """NCCL's order (`ncclTopoSortSystem`), which decides between equals: wide links first, the
+        one up the PCI tree last."""
+        for links in self.leaving.values():
+            links.sort(key=lambda link: -link.gb_per_s)
+        seen = {name for name in self.vertices if self.is_a(name, NodeKind.CPU)}
+        waiting = list(seen)
+        while waiting:
+            above = waiting.pop()
+            for down in self.leaving[above]:
+                if down.kind is not LinkKind.PCI or down.target in seen:
+                    continue
+                seen.add(down.target)
+                waiting.append(down.target)
+                links = self.leaving[down.target]
+                up = next(place for place, link in enumerate(links) if link.target == above)
+                links.append(links.pop(up))
 
     def twin(self, link: Link) -> Link:
         """The same link in the other direction."""

@@ -10,6 +10,8 @@ here, and taken as good.
 
 from typing import NamedTuple
 
+import msgspec
+
 from nccltune.topology import bandwidth
 from nccltune.topology.bandwidth import Version
 from nccltune.topology.links import LinkGraph, NodeKind
@@ -99,6 +101,8 @@ class _Domain:
         self.cpus = [name for name in members if hardware.is_a(name, NodeKind.CPU)]
         self._direct: dict[str, dict[str, Path]] = {}
         self._changed: dict[tuple[str, str], Path] = {}
+        self._near: dict[tuple[str, int], list[str]] = {}
+        self._owners: dict[str, str | None] = {}
         self._change_gpu_paths()
         if rules.p2c:
             self._mark_p2c()
@@ -151,8 +155,22 @@ class _Domain:
             why=why,
         )
 
+    def _change(self, path: Path) -> None:
+        """Another path than the direct one; what was concluded from paths no longer holds."""
+        self._changed[path.source, path.target] = path
+        self._owners.clear()
+        for among in (self.gpus, self.nets, self.cpus):
+            self._near.pop((path.source, id(among)), None)
+
     def nearest(self, source: str, among: list[str]) -> list[str]:
-        """Those of `among` with the most bandwidth, and of these the best kind."""
+        """Those of `among` (GPUs, NICs or CPUs) with the most bandwidth, and of these the best
+        kind."""
+        key = (source, id(among))
+        if key not in self._near:
+            self._near[key] = self._nearest(source, among)
+        return self._near[key]
+
+    def _nearest(self, source: str, among: list[str]) -> list[str]:
         found = [(self.between(source, name), name) for name in among]
         ranks = [(-path.gb_per_s, path.kind) for path, _ in found if path.kind < PathKind.DIS]
         if not ranks:
@@ -197,9 +215,7 @@ class _Domain:
                     continue
                 told = path.kind.name if path.kind < PathKind.DIS else "no path"
                 why = f"no P2P ({told} is beyond {level.name}): through {cpu}"
-                self._changed[peer, gpu] = self._join(
-                    self.between(peer, cpu), self.between(cpu, gpu), why
-                )
+                self._change(self._join(self.between(peer, cpu), self.between(cpu, gpu), why))
 
     def _mark_p2c(self) -> None:
         """A NIC that the GPU reaches by C2C to the CPU and PCIe from there."""
@@ -215,11 +231,8 @@ class _Domain:
                 for ends in ((gpu, net), (net, gpu)):
                     path = self.between(*ends)
                     if path.kind > PathKind.P2C:
-                        self._changed[ends] = Path(
-                            source=path.source, target=path.target, kind=PathKind.P2C,
-                            gb_per_s=path.gb_per_s, links=path.links,
-                            why="C2C to the CPU, PCIe from there",
-                        )  # fmt: skip
+                        why = "C2C to the CPU, PCIe from there"
+                        self._change(msgspec.structs.replace(path, kind=PathKind.P2C, why=why))
 
     def _change_net_paths(self) -> None:
         for net in self.nets:
@@ -234,8 +247,8 @@ class _Domain:
                     continue
                 why = f"no GPUDirect RDMA ({gdr.why}): through {cpu}"
                 for ends in ((net, gpu), (gpu, net)):
-                    self._changed[ends] = self._join(
-                        self.between(ends[0], cpu), self.between(cpu, ends[1]), why
+                    self._change(
+                        self._join(self.between(ends[0], cpu), self.between(cpu, ends[1]), why)
                     )
 
     def _try_pxn(self, gpu: str, net: str) -> None:
@@ -255,13 +268,15 @@ class _Domain:
             and (theirs.gb_per_s > mine.gb_per_s or mine.kind > PathKind.PXN)
         ):
             joined = self._join(self.between(gpu, peer), theirs, f"PXN: through {peer}")
-            self._changed[gpu, net] = Path(
-                source=gpu, target=net, kind=PathKind.PXN, gb_per_s=joined.gb_per_s,
-                links=joined.links, why=joined.why,
-            )  # fmt: skip
+            self._change(msgspec.structs.replace(joined, kind=PathKind.PXN))
 
     def _gpu_of(self, net: str) -> str | None:
         """The GPU that has a NIC as its own (`ncclTopoGetLocalGpu`)."""
+        if net not in self._owners:
+            self._owners[net] = self._find_gpu_of(net)
+        return self._owners[net]
+
+    def _find_gpu_of(self, net: str) -> str | None:
         near = self.nearest(net, self.gpus)
         for channel in range(_MAX_CHANNELS):
             for gpu in near:
@@ -299,7 +314,8 @@ class _Domain:
         level = self._settings.gdr_level
         if level is None:
             level = PathKind.P2C if through_c2c else PathKind.PXB
-        if path.kind > level:
+        as_c2c = self._rules.p2c_as_c2c and through_c2c and path.kind is PathKind.P2C
+        if path.kind > level and not (as_c2c and level >= PathKind.C2C):
             return Gdr(False, f"{path.kind.name} is beyond {level.name}")
         return Gdr(True, f"{path.kind.name} is within {level.name}")
 

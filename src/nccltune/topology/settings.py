@@ -154,6 +154,9 @@ class PathRules(msgspec.Struct, frozen=True, kw_only=True):
     """Default of NCCL_PXN_C2C: on since 2.28."""
     gdr_c2c: bool
     """Default of NCCL_NET_GDR_C2C: on since 2.27."""
+    p2c_as_c2c: bool
+    """GPUDirect RDMA over C2C is measured by C2C alone, whatever NCCL_NET_GDR_LEVEL says of PCIe:
+    until 2.28."""
     amd_pairs_only: bool
     """On AMD hosts P2P crosses the CPU only where there are two GPUs: since 2.23."""
     read_from_sm80: bool
@@ -172,6 +175,7 @@ def rules_of(version: Version | None) -> PathRules:
         pxn_needs_gdr=since >= (2, 30, 0),
         pxn_c2c=since >= (2, 28, 0),
         gdr_c2c=since >= (2, 27, 0),
+        p2c_as_c2c=since < (2, 29, 0),
         amd_pairs_only=since >= (2, 23, 0),
         read_from_sm80=since >= (2, 19, 1),
     )

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator
 
 from nccltune.model.topology import Cpu, Dialect, Topology
 from nccltune.topology import bandwidth
-from nccltune.topology.build import link_graph
-from nccltune.topology.links import NodeKind
-from nccltune.topology.lint.issue import Issue, Severity, about, few, gpus, nets, placed
-from nccltune.topology.paths import PathKind, paths
+from nccltune.topology.lint.issue import Issue, Placed, Severity, about, few, gpus, nets, placed
 
 _VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
 
@@ -172,22 +169,22 @@ def _nics(topology: Topology) -> Iterator[Issue]:
         )  # fmt: skip
     if topology.dialect is Dialect.SYSFS:
         return
-    graph = link_graph([topology])
-    cards = [vertex for vertex in graph.vertices if vertex.kind is NodeKind.NIC and vertex.bus_id]
-    gpu_names = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
-    if not cards or not gpu_names:
+    if any(gpu.c2c for _, gpu in gpus(topology)) or not gpus(topology):
         return
-    ways = paths(graph)
-    # A NIC is as near as its best GPU.
-    far = {
-        card.bus_id
-        for card in cards
-        if min(ways.between(gpu, card.name).kind for gpu in gpu_names) >= PathKind.PHB
-        and not any(ways.between(gpu, card.name).links[0].kind == "C2C" for gpu in gpu_names)
-    }
+    every = list(placed(topology))
+    if any(one.device.switch_links for one in every):
+        return
+    # Below one port of a CPU no way leads through the CPU.
+    near = {_port(one) for one in every if one.device.gpu is not None}
+    far = [one.device for one in every if one.device.nets and _port(one) not in near]
     yield from about(
         topology, Severity.WARNING, "nic-behind-cpu",
-        (one.device for one in placed(topology) if one.device.bus_id in far),
+        far,
         "{}: a NIC that every GPU reaches through a CPU only, without GPUDirect RDMA",
         "move it to a slot below a GPU's switch; about 16 of 24 GB/s are what is left otherwise",
     )  # fmt: skip
+
+
+def _port(one: Placed) -> int:
+    """What a device hangs on below its CPU, the same object for all that hang there."""
+    return id(one.above[0] if one.above else one.device)
