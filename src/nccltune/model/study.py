@@ -2,14 +2,14 @@
 """A study: the folder that holds everything measured and decided for one platform.
 
 platform.json    what it was measured on
+topology.xml     a node's hardware, where somebody gave it (or topo.xml; topo.txt: nvidia-smi's)
 samples.jsonl    every timing, append only
 imports.jsonl    what was read from where, and what could not be read
 sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
+try.jsonl        processes of trials of settings; try.json: the last verdict; try.conf: what is kept
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
 proof.json       the rules proven by `verify`; verify.jsonl: its points that gave no timing
-topology.xml     a node's hardware, where somebody gave it (or topo.xml; topo.txt: nvidia-smi's)
-try.jsonl        processes of trials of settings; try.json: the last verdict; try.conf: what is kept
 deployed.json    a stock program without and with the rules, by NCCL's own log
 report.html      what a person reads
 """
