@@ -7,7 +7,8 @@ Under a launcher the first process does it, for all. FAKE_NODES nodes of FAKE_RA
 as many as -g says, of each process); FAKE_REFUSE `tree/ll`: NCCL
 cannot run it; FAKE_IGNORE: NCCL runs ring/simple whatever is forced; FAKE_WRONG `ring/ll`: wrong
 results; FAKE_CRASH_AT bytes: ends there in every run that measures; FAKE_SLOW seconds a row.
-Every start is a line in FAKE_STARTS.
+FAKE_EFFECT `NCCL_X=1:0.8:65536`: from that size on times are so many times as long where NCCL_X is
+1; FAKE_READS `NCCL_X`: NCCL reads it. Every start is a line in FAKE_STARTS.
 """
 
 import os
@@ -71,10 +72,17 @@ def time_us(size: int) -> float:
     # Worse than ring/simple everywhere, so that there is one winner.
     return (
         exact
+        * effect(size)
         * (1.1 if protocol == "LL" and algorithm == "Ring" else 1.0)
         * (1.05 if protocol == "Simple" and algorithm == "Tree" else 1.0)
         * random.gauss(1, 0.005)
     )
+
+
+def effect(size: int) -> float:
+    setting, factor, first = (os.environ.get("FAKE_EFFECT") or "none=:1:0").split(":")
+    name, _, value = setting.partition("=")
+    return float(factor) if os.environ.get(name) == value and size >= int(first) else 1.0
 
 
 class Log:
@@ -90,10 +98,13 @@ class Log:
 
     def start(self) -> None:
         self("INFO NCCL version 2.28.9+cuda13.0")
-        for name in ("NCCL_ALGO", "NCCL_PROTO"):
+        for name in ("NCCL_ALGO", "NCCL_PROTO", *os.environ.get("FAKE_READS", "").split()):
             if name in os.environ:
                 self(f"INFO {name} set by environment to {os.environ[name]}")
         nodes = int(os.environ.get("FAKE_NODES", "1"))
+        channels = 2 if "FAKE_EFFECT" in os.environ and effect(1 << 40) > 1 else 24
+        peers = "4 p2p channels, 4 p2p channels per peer"
+        self(f"INFO {channels} coll channels, 0 nvls channels, {peers}")
         self(f"INFO comm 0x1 rank 0 nRanks {RANKS} nNodes {nodes} localRanks 1 localRank 0 MNNVL 0")
         for first in (0, 3, 6) if self.tuning else ():
             names = ALGORITHMS[first : first + 3]

@@ -4,20 +4,23 @@
 from collections.abc import Iterable, Sequence
 
 from nccltune.analyze.curves import ASSUMED_NOISE, curve, noise, saturation
+from nccltune.analyze.expected import Expectation, expected_findings
 from nccltune.analyze.findings import condition_findings
 from nccltune.analyze.gains import GainTable, gain_tables
 from nccltune.analyze.result import Analysis, ConditionAnalysis
 from nccltune.analyze.timings import Sorted, Timings, sort_samples
 from nccltune.model.choice import DEFAULT, choice_label
+from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
-from nccltune.model.scale import count
+from nccltune.model.scale import Scale, count
 
 _ORDER = [
     FindingKind.WRONG_RESULTS,
     FindingKind.SUSPECT_RUN,
     FindingKind.BAD_CROSSOVER,
+    FindingKind.BELOW_EXPECTED,
     FindingKind.NOT_A_TUNING_PROBLEM,
     FindingKind.DIP,
     FindingKind.PLATEAU,
@@ -25,6 +28,7 @@ _ORDER = [
     FindingKind.SINGLE_SAMPLES,
     FindingKind.NOISY,
     FindingKind.NOT_SATURATED,
+    FindingKind.AS_EXPECTED,
 ]
 
 
@@ -33,12 +37,18 @@ def analyze(
     samples: Iterable[Sample],
     *,
     suspect: Sequence[str] = (),
+    expected: Sequence[Expectation] = (),
     assumed_noise: float = ASSUMED_NOISE,
 ) -> Analysis:
     """Curves and findings of `samples`. `suspect` are sentences about runs that were not what
-    they claimed to be; they become findings."""
+    they claimed to be; they become findings. `expected` is what the links allow, where that is
+    known."""
     return analyze_sorted(
-        platform, sort_samples(samples), suspect=suspect, assumed_noise=assumed_noise
+        platform,
+        sort_samples(samples),
+        suspect=suspect,
+        expected=expected,
+        assumed_noise=assumed_noise,
     )
 
 
@@ -47,17 +57,25 @@ def analyze_sorted(
     found: Sorted,
     *,
     suspect: Sequence[str] = (),
+    expected: Sequence[Expectation] = (),
     assumed_noise: float = ASSUMED_NOISE,
 ) -> Analysis:
     """As `analyze`, for samples already sorted (the rule search needs them sorted, too)."""
     conditions = []
     findings = [Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence) for sentence in suspect]
     findings += _left_out(found)
+    known = {(item.collective, item.scale): item for item in expected}
+    told: set[tuple[Collective, Scale]] = set()
     for timings in found.timings:
         analysis = _condition(timings, platform.line_rate_gb_per_s, assumed_noise)
         conditions.append(analysis)
         table = _table(timings, assumed_noise)
         findings += condition_findings(analysis, table)
+        what = (timings.condition.collective, timings.condition.scale)
+        if what not in told:
+            # Once for a collective and scale: out of place comes first.
+            told.add(what)
+            findings += expected_findings(platform, analysis, known.get(what))
     for table in gain_tables(found.timings, assumed_noise):
         findings += _what_is_missing(table)
     findings.sort(key=lambda finding: _ORDER.index(finding.kind))

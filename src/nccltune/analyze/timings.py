@@ -91,8 +91,8 @@ class Sorted:
 def sort_samples(samples: Iterable[Sample]) -> Sorted:
     """Sort samples for comparison.
 
-    Those of `verify` are left out. Left out and counted: wrong results (a wrong answer can be
-    fast), unknown scale, one rank.
+    Those of `verify` and `try` are left out. Left out and counted: wrong results (a wrong answer
+    can be fast), unknown scale, one rank.
     Rounds of samples that share (round, repeat) with an earlier one of the same point become
     further repeats: nothing measured is dropped.
     """
@@ -100,7 +100,7 @@ def sort_samples(samples: Iterable[Sample]) -> Sorted:
     wrong: dict[tuple[Condition, AnyChoice], int] = defaultdict(int)
     without_scale = one_rank = total = 0
     for sample in samples:
-        if sample.source.verifies:
+        if sample.source.verifies or sample.source.tries:
             continue
         total += 1
         if sample.nodes is None or sample.ranks is None:

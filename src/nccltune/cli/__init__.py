@@ -7,6 +7,7 @@ failed, 70 our bug, 128 + n a signal.
 
 import importlib
 import io
+import keyword
 import os
 import signal
 import sys
@@ -25,6 +26,7 @@ VERBS = {
     "analyze": "S-curves, bad crossovers, plateaus, dips: what the measurements show",
     "tune": "turn a study into a few rules that beat the default beyond noise",
     "verify": "prove the rules: default and tuned in turn, at and between the sizes measured",
+    "try": "a proposed setting against how it is, in turn; kept only if it helps beyond noise",
     "lint": "check a tuner configuration: gaps, overlaps, rules that never apply",
     "lint-launch": "what an mpirun or srun line really starts, and what is wrong with it",
     "explain": "what any tuner plugin decides, size by size, without a GPU",
@@ -52,7 +54,7 @@ class LazyGroup(click.Group):
         """The verb's command, imported now."""
         if cmd_name not in VERBS:
             return None
-        module = "import_" if cmd_name == "import" else cmd_name.replace("-", "_")
+        module = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
         command = importlib.import_module(f"nccltune.cli.{module}").command
         assert isinstance(command, click.Command)
         return command

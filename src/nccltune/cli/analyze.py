@@ -36,10 +36,12 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
     """Show S-curves in numbers and what is wrong with them.
 
     Dips, plateaus and bad crossovers (where another choice beats NCCL's default beyond noise),
-    what is not a tuning problem, and how noisy the measurements are. Also written to
-    STUDY/findings.json.
+    what is not a tuning problem, and how noisy the measurements are. With a topology in the study
+    (nccltune import TOPO.xml) also what the links allow, and which one sets the limit. Written to
+    STUDY/findings.json, too.
     """
     from nccltune.analyze import analyze_sorted
+    from nccltune.cli.expectation import expectations_of
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.model.finding import FindingKind
 
@@ -49,6 +51,7 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
             opened.platform(),
             found,
             suspect=suspect_sentences(opened),
+            expected=expectations_of(opened, found),
             assumed_noise=assume_noise,
         )
     opened.write_json(opened.findings_path, analysis)
@@ -59,6 +62,7 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
         next_step("nccltune tune", study)
     serious = {
         FindingKind.BAD_CROSSOVER,
+        FindingKind.BELOW_EXPECTED,
         FindingKind.NOT_A_TUNING_PROBLEM,
         FindingKind.WRONG_RESULTS,
         FindingKind.SUSPECT_RUN,
@@ -98,6 +102,8 @@ def _show(analysis: "Analysis") -> None:
     colour = {
         FindingKind.BAD_CROSSOVER: "yellow",
         FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
+        FindingKind.BELOW_EXPECTED: "red",
+        FindingKind.AS_EXPECTED: "green",
         FindingKind.WRONG_RESULTS: "red",
         FindingKind.SUSPECT_RUN: "red",
     }

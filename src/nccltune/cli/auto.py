@@ -139,6 +139,7 @@ def _analyse_and_tune(
     from datetime import UTC, datetime
 
     from nccltune.analyze import analyze_sorted
+    from nccltune.cli.expectation import expectations_of
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.tune.study import tune, write
 
@@ -148,6 +149,7 @@ def _analyse_and_tune(
         study.platform(),
         found,
         suspect=suspect_sentences(study),
+        expected=expectations_of(study, found),
         assumed_noise=told.assumed_noise,
     )
     study.write_json(study.findings_path, analysis)

@@ -124,7 +124,7 @@ def wanted_from(arguments: dict[str, Any]) -> "Wanted":
     if threshold <= 0:
         raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
     return Wanted(
-        collectives=_collectives(arguments.pop("collectives")),
+        collectives=collectives_from(arguments.pop("collectives")),
         low=low,
         high=high,
         threshold=threshold,
@@ -258,7 +258,8 @@ def _pods(
     return Under(found, job.nodes, job.gpus_per_node, per_node=per_node, pods=pods)
 
 
-def _collectives(text: str) -> "list[Collective]":
+def collectives_from(text: str) -> "list[Collective]":
+    """The collectives of `allreduce,allgather` or `all`. Raises InputError for others."""
     from nccltune.model.collective import TUNED
     from nccltune.model.errors import InputError
     from nccltune.model.names import nearest

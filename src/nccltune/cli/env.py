@@ -62,8 +62,8 @@ def command(
 ) -> None:
     """Print the settings that make stock NCCL load the rules, or with --net the network plugin.
 
-    CONFIG is a study or a tuner configuration. Settings of send/recv that a study recommends
-    (sweep --p2p) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
+    CONFIG is a study or a tuner configuration. Settings that a study recommends (sweep --p2p) or
+    has kept (try) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
     as it was. Settings already in this shell that would get in the way are named on stderr.
     """
     from rich.markup import escape
@@ -109,8 +109,10 @@ def _deploy_rules(
     from nccltune.model.scale import count
 
     path = config / "tuner.conf" if config.is_dir() else config
-    p2p = config / "p2p.conf"
-    settings = read_conf(p2p) if p2p.is_file() else {}
+    settings: dict[str, str] = {}
+    for name in ("p2p.conf", "try.conf"):
+        kept = config / name
+        settings |= read_conf(kept) if kept.is_file() else {}
     if not path.is_file():
         if settings:
             return settings, 0, []

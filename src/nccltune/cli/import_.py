@@ -68,7 +68,8 @@ def command(
     """Read measurements into a study: any number of files and folders, or - for standard input.
 
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes and NCCL log
-    lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study. What cannot be read is
+    lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study; and a node's hardware
+    (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which the study keeps. What cannot be read is
     counted and shown, never guessed; runs that are not what they claim are flagged. A file that is
     in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt, 2 if a file
     was refused or nothing could be read.
@@ -167,11 +168,16 @@ def _show(result: "Imported", study: Path) -> None:
     from rich.markup import escape
 
     from nccltune.formats.importer import Outcome
+    from nccltune.formats.reading import FileKind
     from nccltune.model.scale import count
     from nccltune.model.sizes import format_bytes
 
     out = stdout()
-    new = [item.report for item in result.files if item.outcome is Outcome.IMPORTED]
+    every = [item.report for item in result.files if item.outcome is Outcome.IMPORTED]
+    new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
+    for report in every:
+        if report.kind is FileKind.TOPOLOGY:
+            out.print(f"topology    {escape(report.name)}")
     if new:
         tables = sum(report.tables for report in new)
         rows = sum(report.rows for report in new)
@@ -201,8 +207,10 @@ def _show(result: "Imported", study: Path) -> None:
     if result.samples:
         out.print(f"Wrote {count(result.samples, 'sample')} to {escape(str(study))}.")
         stderr().print(f"[dim]next: nccltune analyze {escape(str(study))}[/dim]")
-    elif already and not new:
+    elif already and not every:
         out.print(f"Nothing new for {escape(str(study))}.")
+    elif every:
+        stderr().print(f"[dim]next: nccltune topo show {escape(str(study))}[/dim]")
     elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
         print(
             error_lines(

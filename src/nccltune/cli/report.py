@@ -91,6 +91,7 @@ def build_report(path: Path) -> "Report":
     from rich.markup import escape
 
     from nccltune.analyze import analyze_sorted
+    from nccltune.cli.expectation import expectations_of
     from nccltune.formats.reading import ImportRecord
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.report.build import build
@@ -111,6 +112,7 @@ def build_report(path: Path) -> "Report":
         opened.platform(),
         found,
         suspect=suspect_sentences(opened),
+        expected=expectations_of(opened, found),
         assumed_noise=tuning.options.assumed_noise,
     )
     return build(

@@ -6,7 +6,8 @@ import re
 import msgspec
 
 from nccltune.formats.lines import check_text, encoding_of
-from nccltune.formats.nccl_log import LOG_LINE
+from nccltune.formats.nccl_log import find_log_line
+from nccltune.formats.nvidia_smi_topo import looks_like_matrix
 from nccltune.formats.raw_csv import header_of
 from nccltune.formats.reading import FileKind
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
@@ -23,6 +24,10 @@ _NCCL_TESTS = re.compile(
     r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
     r"|#\s+size\s+count\s+type\s"
 )
+# NCCL writes no XML header; RCCL's and hand-made files have one, or comments.
+_XML = re.compile(
+    r"\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?P<root>system|graphs)[\s>/]", re.S
+)
 _ROW = re.compile(r"(?:\[[^\]]*\]|\d+:|\S+<std\w+>:)?\s*\d+\s+\d+\s+[a-z]\w+(?:\s+\S+){5,}\s*$")
 
 
@@ -37,6 +42,10 @@ def kind_of(head: bytes) -> FileKind:
     content = next((line for line in lines if not line.startswith("#")), "").strip()
     if content.startswith("{"):
         return _json_kind(content, text)
+    if content.startswith("<") and (xml := _XML.match(text)) is not None:
+        return FileKind.TOPOLOGY if xml["root"] == "system" else FileKind.GRAPHS
+    if looks_like_matrix(text):
+        return FileKind.TOPOLOGY
     if header_of(content) is not None:
         return FileKind.RAW_CSV
     if any(_NCCL_TESTS.search(line) for line in lines):
@@ -45,7 +54,7 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.TUNER_CSV
     if any(_ROW.match(line) for line in lines):
         return FileKind.NCCL_TESTS_TEXT
-    if any(" NCCL " in line and LOG_LINE.search(line) for line in lines):
+    if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
     return FileKind.UNKNOWN
 

@@ -11,8 +11,9 @@ from typing import IO
 import msgspec
 
 from nccltune.formats.context import ReadOptions
+from nccltune.formats.hardware import kept
 from nccltune.formats.inputs import Found, Reading, read_inputs
-from nccltune.formats.reading import FileReport, FlagKind, ImportRecord
+from nccltune.formats.reading import FileKind, FileReport, FlagKind, ImportRecord
 from nccltune.formats.rounds import RoundCounter
 from nccltune.model.choice import choice_label
 from nccltune.model.platform import Platform
@@ -144,10 +145,26 @@ def _take(
             kept.seek(0)
             lines = (msgspec.Raw(line) for line in _lines(kept, skip=resumed))
             result.samples += study.append_lines(study.samples_path, lines)
+        if report.kind is FileKind.TOPOLOGY:
+            _keep_topology(study, reading.content(), report)
         record = ImportRecord.of(report, told, at)
         study.append_lines(study.imports_path, [record])
-    outcome = Outcome.IMPORTED if report.samples else Outcome.EMPTY
+    whole = report.samples or report.kind is FileKind.TOPOLOGY
+    outcome = Outcome.IMPORTED if whole else Outcome.EMPTY
     result.files.append(FileOutcome(outcome, report, resumed))
+
+
+def _keep_topology(study: Study, data: bytes, report: FileReport) -> None:
+    """Keep a node's hardware in the study, which holds one."""
+    name, content = kept(data)
+    before = study.topology_path
+    if before is None:
+        study.write_text(study.path / name, content.decode("utf-8", errors="replace"))
+    elif before.read_bytes() != content:
+        report.flag(
+            FlagKind.NOTE,
+            f"the study has another topology, which stays; delete {before.name} there to take this",
+        )
 
 
 def _lines(file: IO[bytes], skip: int) -> Iterator[bytes]:
@@ -224,7 +241,11 @@ def _write_platform(
     study: Study, files: list[FileOutcome], platform_name: str | None
 ) -> Platform | None:
     """Write what the files tell of the platform, if nothing did so before."""
-    reports = [item.report for item in files if item.outcome is Outcome.IMPORTED]
+    reports = [
+        item.report
+        for item in files
+        if item.outcome is Outcome.IMPORTED and item.report.kind is not FileKind.TOPOLOGY
+    ]
     if study.platform_path.is_file() or not reports:
         return None
     known = {

@@ -13,6 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from nccltune.formats.context import Context, Progress, Reader, ReadOptions
 from nccltune.formats.detect import HEAD_BYTES, kind_of
+from nccltune.formats.hardware import read_hardware
 from nccltune.formats.lines import CHUNK_BYTES
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_json import read_json
@@ -31,6 +32,7 @@ READERS: dict[FileKind, Reader] = {
     FileKind.SAMPLES: read_samples,
     # A log may hold tables further on than detection looks.
     FileKind.NCCL_LOG: read_text,
+    FileKind.TOPOLOGY: read_hardware,
 }
 STDIN = "-"
 _SPOOL_BYTES = 16 << 20
@@ -67,6 +69,12 @@ class Reading:
         self._file = file
         self._context = context
 
+    def content(self) -> bytes:
+        """The file as it is. Raises OSError."""
+        assert self._file is not None
+        self._file.seek(0)
+        return self._file.read()
+
     def batches(self) -> Iterator[list[Sample]]:
         """The samples in batches of bounded size. A file that turns out wrong as a whole ends early
         with `report.error`; what it gave before must not be used then."""
@@ -92,7 +100,10 @@ class Reading:
             )
 
 
-_KNOWN = "known are output and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune"
+_KNOWN = (
+    "known are output and JSON of nccl-tests, NVIDIA's raw CSV, samples of nccltune, and "
+    "topologies (NCCL_TOPO_DUMP_FILE, nvidia-smi topo -m)"
+)
 
 
 def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) -> list[Found]:
@@ -190,6 +201,11 @@ def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:
         report.refuse(
             "is a tuner configuration: it holds rules, not measurements",
             hint=f"check it: nccltune lint {report.name}",
+        )
+    elif report.kind is FileKind.GRAPHS:
+        report.refuse(
+            "is a graph file: it holds NCCL's rings and trees, not measurements",
+            hint=f"look at it: nccltune topo show {report.name}",
         )
     elif report.kind is FileKind.UNKNOWN:
         report.refuse("nothing in it is known", hint=_KNOWN)

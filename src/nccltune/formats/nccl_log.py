@@ -23,6 +23,13 @@ LOG_LINE = re.compile(
     r"(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) "
     r"(?:\S+ ){0,5}?NCCL (?P<level>INFO|WARN|CALL|TRACE|ABORT) ?"
 )
+LONGEST = 4096
+"""NCCL cuts its lines at 1,024 characters (`debug.cc`, 2.18 to 2.30); a search through a longer one
+takes time with its square."""
+_MARK = " NCCL "
+_WINDOW = 1024
+"""What stands before the mark and matters: a stamp, a host, numbers and a few words."""
+_MARKS = 16
 VERSION_LINE = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
 
 # 2.20 to 2.22 name no collective; 2.20 to 2.23 count bytes over all ranks and give numbers.
@@ -51,6 +58,20 @@ _MAX_POINTS = 100_000
 _MAX_SETTINGS = 512
 
 
+def find_log_line(text: str) -> re.Match[str] | None:
+    """A log line in `text`, perhaps behind something else; what NCCL says follows the match.
+
+    Looks near the mark only: a search through a long line takes time with its square.
+    """
+    at, tries = text.find(_MARK), 0
+    while at >= 0 and tries < _MARKS:
+        match = LOG_LINE.search(text, max(0, at - _WINDOW), at + 2 * len(_MARK))
+        if match is not None:
+            return match
+        at, tries = text.find(_MARK, at + 1), tries + 1
+    return None
+
+
 class NcclLog:
     """What was gathered from the log lines of one run; feed it with `observe`."""
 
@@ -75,6 +96,13 @@ class NcclLog:
         if message == self._last:
             return
         self._last = message
+        try:
+            self._observe(message[:LONGEST])
+        except ValueError:
+            # A number of thousands of digits is none of NCCL's, and more than int() takes.
+            return
+
+    def _observe(self, message: str) -> None:
         if "Bytes ->" in message:
             self._observe_choice(message)
         elif " set by environment to " in message:

@@ -11,7 +11,10 @@ from typing import BinaryIO
 
 from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks, visible
-from nccltune.formats.nccl_log import LOG_LINE, VERSION_LINE, NcclLog
+from nccltune.formats.nccl_alarms import alarms
+from nccltune.formats.nccl_diagnostics import DiagnosticsReader, remarks
+from nccltune.formats.nccl_log import VERSION_LINE, NcclLog, find_log_line
+from nccltune.formats.nccl_run_log import RunLog
 from nccltune.formats.nccl_tests_source import SourceReader
 from nccltune.formats.nccl_tests_table import BATCH_ROWS
 from nccltune.formats.prefixes import strip_prefix
@@ -54,6 +57,8 @@ class _TextReader:
         self.report = context.report
         self.context = context
         self.log = NcclLog()
+        self.facts = RunLog()
+        self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
         self.plain = SourceReader(context, self.log)
@@ -75,12 +80,17 @@ class _TextReader:
         source = self.plain if not name else self.source(name)
         if name and source.fast is not None and source.fast(text, number):
             return
-        if " NCCL " in text and (match := LOG_LINE.search(text)) is not None:
-            self.log_line(source, text, match, number)
-            return
+        if " NCCL " in text:
+            if (match := find_log_line(text)) is not None:
+                self.log_line(source, text, match, number)
+                return
+            if self.diagnostics.feed(text, number):
+                self.report.ignored += 1
+                return
         body = text.lstrip()
         if body.startswith("#"):
             if source.comment(text, number):
+                self.facts.nodes = self.log.nodes or self.facts.nodes
                 self.log = source.run.log = NcclLog()
             for device in source.run.devices[-1:]:
                 self.note_host(device.host)
@@ -106,7 +116,9 @@ class _TextReader:
         """An NCCL log line, perhaps behind a piece of a row."""
         self.log_lines += 1
         self.report.ignored += 1
-        self.log.observe(text[match.end() :])
+        message = text[match.end() :]
+        self.log.observe(message)
+        self.facts.observe((match["host"], match["pid"], match["tid"]), message, number)
         start, host = match.start(), "" if match["stamp"] else match["host"]
         # A piece of a row starts with a digit; after blanks only it may be part of the host's word.
         if not text[:start].strip() and (start == 0 or host[:1] not in _PIECE_START):
@@ -144,6 +156,17 @@ class _TextReader:
         """The file is over."""
         for source in self.sources.values():
             source.end_run("the file ends in the middle of a row")
+        self.facts.nodes = self.log.nodes or self.facts.nodes
+        self.facts.finish()
+        for alarm in alarms(self.facts):
+            self.report.flag(
+                FlagKind.NOTE if alarm.chosen else FlagKind.COLLAPSED,
+                f"{alarm.sentence}. Look at: {alarm.look_at}",
+                alarm.line or 0,
+            )
+        for remark, broken in remarks(self.diagnostics.reports).items():
+            sentence = f"NCCL's diagnostics say: {remark}"
+            self.report.flag(FlagKind.DIAGNOSED, sentence, doubtful=broken)
 
 
 def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
@@ -153,7 +176,7 @@ def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
         for line in lines:
             if " NCCL " not in line:
                 continue
-            match = LOG_LINE.search(strip_prefix(line)[1])
+            match = find_log_line(strip_prefix(line)[1])
             if match is None:
                 continue
             key = (match["host"], int(match["pid"]))

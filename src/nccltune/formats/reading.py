@@ -28,6 +28,8 @@ class FileKind(StrEnum):
     SAMPLES = "samples"
     NCCL_LOG = "NCCL log"
     TUNER_CSV = "tuner configuration"
+    TOPOLOGY = "topology"
+    GRAPHS = "NCCL graphs"
     UNKNOWN = "not recognised"
 
 
@@ -57,6 +59,8 @@ class FlagKind(StrEnum):
     TUNER_BYPASSED = "tuner_bypassed"
     AGGREGATED = "aggregated"
     CPU_TIME = "cpu_time"
+    COLLAPSED = "collapsed"
+    DIAGNOSED = "diagnosed"
     NOTE = "note"
 
 
@@ -75,9 +79,14 @@ DOUBTFUL = frozenset(
         FlagKind.CHOICE_UNKNOWN,
         FlagKind.COLLECTIVE_UNKNOWN,
         FlagKind.TUNER_LOADED,
+        FlagKind.COLLAPSED,
     }
 )
 """Flags that put the numbers themselves in doubt; the others are only worth knowing."""
+
+
+_EACH = frozenset({FlagKind.NOTE, FlagKind.COLLAPSED, FlagKind.DIAGNOSED})
+"""Of these every sentence is a flag of its own."""
 
 
 class Flag(msgspec.Struct):
@@ -148,7 +157,7 @@ class FileReport(msgspec.Struct, kw_only=True):
     ) -> None:
         """Add a flag, or count it where one of its kind is there already."""
         for flag in self.flags:
-            if flag.kind is kind and (kind is not FlagKind.NOTE or flag.sentence == sentence):
+            if flag.kind is kind and (kind not in _EACH or flag.sentence == sentence):
                 flag.count += 1
                 return
         sure = kind in DOUBTFUL if doubtful is None else doubtful

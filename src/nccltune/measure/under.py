@@ -56,25 +56,36 @@ def command(
     return list(render(job, under.found.flavor, around).words), []
 
 
-def program_under(program: Sequence[str], under: Under, environment: Mapping[str, str]) -> Rendered:
+def program_under(
+    program: Sequence[str],
+    under: Under,
+    environment: Mapping[str, str],
+    *,
+    also: Sequence[str] = (),
+) -> Rendered:
     """What starts a program of MPI everywhere, such as one of nccl-tests, with the GPUs of a
     process as its -g.
 
-    Every process gets this environment's variables of NCCL and of ours. Raises InputError where the
-    nodes are not known.
+    Every process gets this environment's variables of NCCL and of ours, and those that `also`
+    names. Raises InputError where the nodes are not known.
     """
     flavor = under.found.flavor
     if flavor.launcher is Launcher.SLURM:
         _nodelist(environment)
     check_hosts(flavor, under.nodes, under.hosts, environment)
-    job = _job(program, under, environment, mpi=under.mpi)
+    job = _job(program, under, environment, mpi=under.mpi, also=also)
     return render(job, flavor, under.found.around(in_allocation=True))
 
 
 def _job(
-    program: Sequence[str], under: Under, environment: Mapping[str, str], mpi: str | None
+    program: Sequence[str],
+    under: Under,
+    environment: Mapping[str, str],
+    mpi: str | None,
+    also: Sequence[str] = (),
 ) -> Job:
-    names = sorted(name for name in environment if name.startswith(_OURS) or name in _ALSO)
+    more = {*_ALSO, *also}
+    names = sorted(name for name in environment if name.startswith(_OURS) or name in more)
     # srun hands on everything by itself.
     is_slurm = under.found.flavor.launcher is Launcher.SLURM
     job = Job(

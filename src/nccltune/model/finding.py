@@ -19,6 +19,8 @@ class FindingKind(StrEnum):
     NOT_SATURATED = "not_saturated"
     NOISY = "noisy"
     NOT_A_TUNING_PROBLEM = "not_a_tuning_problem"
+    BELOW_EXPECTED = "below_expected"
+    AS_EXPECTED = "as_expected"
     SINGLE_SAMPLES = "single_samples"
     NO_DEFAULT = "no_default"
     WRONG_RESULTS = "wrong_results"

@@ -12,6 +12,9 @@ SCHEMA_VERSION = 1
 
 VERIFYING = " verify"
 """Ends the name of the tool where samples prove rules instead of leading to them."""
+TRYING = " try"
+"""Ends the name of the tool where samples compare settings: their default is not the platform's
+alone, their rounds are their own."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -36,6 +39,11 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
         so analysis and rule search leave such samples out."""
         return self.tool.endswith(VERIFYING)
 
+    @property
+    def tries(self) -> bool:
+        """Whether it is of an A/B of settings, which analysis and rule search leave out, too."""
+        return self.tool.endswith(TRYING)
+
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One line of `samples.jsonl`; a field that is absent is at its default.
@@ -44,7 +52,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     ranks). `time_us` is microseconds of one call, the mean over `iterations` calls, of the slowest
     rank where the tool knows it. `round` counts passes over all choices, `repeat` timings of the
     same choice within a round. `wrong` counts wrong elements; None means that nobody checked.
-    `ran` is what NCCL says it ran. `at` is an ISO 8601 time.
+    `ran` is what NCCL says it ran. `settings` were in force beside those of the platform (None:
+    taken away); only samples of `try` have them. `at` is an ISO 8601 time.
     """
 
     # A factory, so that it is written even at its default: readers of later versions look for it.
@@ -62,6 +71,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     graph: bool = False
     choice: AnyChoice
     ran: Choice | None = None
+    settings: dict[str, str | None] = {}
     round: Count = 0
     repeat: Count = 0
     iterations: Positive | None = None

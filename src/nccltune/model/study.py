@@ -2,9 +2,11 @@
 """A study: the folder that holds everything measured and decided for one platform.
 
 platform.json    what it was measured on
+topology.xml     a node's hardware, where somebody gave it (or topo.xml; topo.txt: nvidia-smi's)
 samples.jsonl    every timing, append only
 imports.jsonl    what was read from where, and what could not be read
 sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
+try.jsonl        processes of trials of settings; try.json: the last verdict; try.conf: what is kept
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
 proof.json       the rules proven by `verify`; verify.jsonl: its points that gave no timing
@@ -27,6 +29,8 @@ from nccltune.model.sample import SCHEMA_VERSION, Sample
 
 T = TypeVar("T")
 _WRITE_BYTES = 1 << 20
+TOPOLOGY_FILES = ("topo.xml", "topology.xml", "topo.txt")
+"""Where a study keeps what its machine looks like, the first that is there."""
 
 
 class Study:
@@ -111,6 +115,12 @@ class Study:
     def report_path(self) -> Path:
         """`report.html`."""
         return self.path / "report.html"
+
+    @property
+    def topology_path(self) -> Path | None:
+        """The node's hardware; None where nobody gave it."""
+        paths = (self.path / name for name in TOPOLOGY_FILES)
+        return next((path for path in paths if path.is_file()), None)
 
     def platform(self) -> Platform:
         """What the study was measured on; only its name where nobody wrote it down."""

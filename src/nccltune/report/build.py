@@ -35,6 +35,8 @@ CHECK_FIRST = (
     "Check CPU and NUMA binding of the ranks, and that nothing else uses the GPUs or the network.",
 )
 """What to look at when even the best choice is slow, most likely cause first."""
+NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
+"""What no choice mends."""
 
 
 def build(
@@ -78,7 +80,7 @@ def build(
         conditions=rows,
         findings=findings,
         check_first=list(CHECK_FIRST)
-        if any(item.kind is FindingKind.NOT_A_TUNING_PROBLEM for item in analysis.findings)
+        if any(item.kind in NOT_TUNED for item in analysis.findings)
         else [],
         sources=[words.printable(source) for source in sources],
         remarks=[words.printable(remark) for remark in platform.notes],

@@ -38,6 +38,8 @@ _COLOUR = {
     FindingKind.DIP: "yellow",
     FindingKind.PLATEAU: "yellow",
     FindingKind.NOT_A_TUNING_PROBLEM: "red",
+    FindingKind.BELOW_EXPECTED: "red",
+    FindingKind.AS_EXPECTED: "green",
     FindingKind.WRONG_RESULTS: "bold red",
     FindingKind.SUSPECT_RUN: "bold red",
 }

@@ -16,6 +16,7 @@ _NOTES = {
     FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
     FindingKind.SINGLE_SAMPLES: "noise cannot be told from so few timings",
     FindingKind.NO_DEFAULT: "the default was not measured",
+    FindingKind.BELOW_EXPECTED: "slower than the platform should be: check it before tuning",
     FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem: check the base performance",
 }
 """Findings that a reader must know of before the verdict means anything, worst first."""

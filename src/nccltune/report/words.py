@@ -15,6 +15,8 @@ HEADINGS = {
     FindingKind.NOT_SATURATED: "Not saturated",
     FindingKind.NOISY: "Noisy",
     FindingKind.NOT_A_TUNING_PROBLEM: "Not a tuning problem",
+    FindingKind.BELOW_EXPECTED: "Below what the links allow",
+    FindingKind.AS_EXPECTED: "As expected",
     FindingKind.SINGLE_SAMPLES: "Single timings",
     FindingKind.NO_DEFAULT: "No default",
     FindingKind.WRONG_RESULTS: "Wrong results",

@@ -152,7 +152,7 @@
     });
   }
   const markColour = (finding) => colour(
-    ["not_a_tuning_problem", "wrong_results", "suspect_run"].includes(finding.kind) ? "bad"
+    ["not_a_tuning_problem", "below_expected", "wrong_results", "suspect_run"].includes(finding.kind) ? "bad"
       : ["noisy", "not_saturated", "no_default", "single_samples"].includes(finding.kind) ? "muted" : "mark");
 
   function curveMarks(condition, low, high) {

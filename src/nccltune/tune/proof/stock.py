@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from nccltune.formats.nccl_log import LOG_LINE, NcclLog
+from nccltune.formats.nccl_log import NcclLog, find_log_line
 from nccltune.model.choice import Choice
 from nccltune.model.collective import Collective
 from nccltune.model.rule import Rule
@@ -97,7 +97,7 @@ class LoggedRun:
                     self._observe(line)
 
     def _observe(self, line: str) -> None:
-        match = LOG_LINE.search(line)
+        match = find_log_line(line)
         if match is None:
             return
         message = line[match.end() :].rstrip("\n")

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a platform should reach against what was measured on it: is it the platform, or tuning?"""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+
+import msgspec
+
+from nccltune.analyze.findings import PLATEAU_CEILING
+from nccltune.analyze.result import ConditionAnalysis, Point
+from nccltune.model.choice import DEFAULT, Choice, choice_label
+from nccltune.model.collective import Collective
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.model.sizes import format_bytes
+
+REACHED = PLATEAU_CEILING
+"""From this share of what the links allow on, the platform does what it can: on 4 healthy H200
+all-reduce reaches 96 % of it, all-gather and reduce-scatter 88 %."""
+BEYOND = 1.1
+"""Above this share the expectation was too low: a link was misread."""
+HOPED = 1.05
+"""By so much what somebody hopes for (NCCL's own model, the line rate) is above what the links
+allow, and the reason is worth a word."""
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the links allow one collective at one scale. `limit` says which link is full with what
+    at that rate, for people; `hoped_gb_per_s` is what NCCL's own model books for it, which knows
+    less, None where it books nothing. `sure` is False where a bandwidth was assumed."""
+
+    collective: Collective
+    scale: Scale
+    busbw_gb_per_s: float
+    limit: str
+    hoped_gb_per_s: float | None = None
+    sure: bool = True
+
+
+class Threshold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider's own limit for a healthy node: `gpu` is a pattern of its GPUs' name."""
+
+    name: str
+    gpu: str
+    gpus: int
+    from_bytes: int
+    busbw_gb_per_s: float
+    source: str
+    nvls: bool = False
+
+
+class _Thresholds(msgspec.Struct, frozen=True):
+    threshold: list[Threshold]
+
+
+@lru_cache(maxsize=1)
+def thresholds() -> list[Threshold]:
+    """Every public threshold (`thresholds.toml`)."""
+    raw = files("nccltune.analyze").joinpath("thresholds.toml").read_bytes()
+    return msgspec.toml.decode(raw, type=_Thresholds).threshold
+
+
+def threshold_of(platform: Platform, analysis: ConditionAnalysis) -> Threshold | None:
+    """The one that holds for what was measured, if any: all-reduce on one whole node."""
+    condition = analysis.condition
+    if condition.collective is not Collective.ALLREDUCE or condition.scale.nodes != 1:
+        return None
+    if platform.emulated_nodes or not platform.gpu:
+        return None
+    largest = max(point.bytes for curve in analysis.curves for point in curve.points)
+    found = [
+        item
+        for item in thresholds()
+        if item.gpus == condition.scale.ranks
+        and re.search(item.gpu, platform.gpu)
+        and largest >= item.from_bytes
+        and not (item.nvls and platform.settings.get("NCCL_NVLS_ENABLE") == "0")
+    ]
+    # The longest pattern is the most particular one: `H100 NVL` before `H100`.
+    found.sort(key=lambda item: len(item.gpu))
+    return found[-1] if found else None
+
+
+def expected_findings(
+    platform: Platform, analysis: ConditionAnalysis, expectation: Expectation | None
+) -> Iterator[Finding]:
+    """What to say of one condition: the platform is fine, it is tuning, or it is the platform."""
+    best = _best(analysis)
+    if best is None:
+        return
+    if expectation is not None:
+        yield from _against_links(platform, analysis, expectation, best)
+    threshold = threshold_of(platform, analysis)
+    if threshold is not None:
+        yield from _against_threshold(analysis, threshold, best)
+
+
+def _against_links(
+    platform: Platform,
+    analysis: ConditionAnalysis,
+    expected: Expectation,
+    best: tuple[Point, str, Choice | None],
+) -> Iterator[Finding]:
+    point, label, choice = best
+    peak, most = _peak(analysis), point.busbw_gb_per_s
+    ceiling = expected.busbw_gb_per_s
+    about = "" if expected.sure else " (some bandwidths are assumed)"
+    lead = f"expected {_rate(ceiling)}{about}, got"
+    evidence = {"expected_gb_per_s": ceiling, "peak_gb_per_s": peak, "best_gb_per_s": most}
+    if peak > BEYOND * ceiling:
+        yield _finding(
+            analysis,
+            FindingKind.AS_EXPECTED,
+            f"{lead} {_rate(peak)}: more than the links of the topology file carry, so it is not "
+            "of this machine, or a link in it is misread (nccltune topo lint)",
+            evidence,
+        )
+    elif peak >= REACHED * ceiling:
+        yield _finding(
+            analysis, FindingKind.AS_EXPECTED, _reached(platform, expected, peak, lead), evidence
+        )
+    elif most >= REACHED * ceiling:
+        yield _finding(
+            analysis,
+            FindingKind.AS_EXPECTED,
+            f"{lead} {_rate(peak)} with the default and {_rate(most)} with {label} at "
+            f"{format_bytes(point.bytes)}: the platform is fine, this is tuning",
+            evidence,
+            better=choice,
+            tuning=True,
+        )
+    elif analysis.saturation is not None and analysis.saturation.saturated:
+        other = f", with the best choice {_rate(most)}" if most > 1.02 * peak else ""
+        yield _finding(
+            analysis,
+            FindingKind.BELOW_EXPECTED,
+            f"{lead} {_rate(peak)} ({_percent(peak / ceiling)}){other}: not a tuning problem. At "
+            f"{_rate(ceiling)} {expected.limit}; look for what keeps it from there (nccltune "
+            "doctor, nccltune topo lint)",
+            evidence,
+            tuning=False,
+        )
+
+
+def _reached(platform: Platform, expected: Expectation, peak: float, lead: str) -> str:
+    """The sentence for a platform that does what its links allow, and why no more can be hoped
+    for."""
+    ceiling = expected.busbw_gb_per_s
+    hoped = [
+        (rate, words)
+        for rate, words in (
+            (platform.line_rate_gb_per_s, "by the line rate"),
+            (expected.hoped_gb_per_s, "by NCCL's own model"),
+        )
+        if rate is not None and rate > HOPED * ceiling
+    ]
+    if hoped:
+        rate, words = max(hoped)
+        return (
+            f"expected {_rate(rate)} {words}, got {_rate(peak)}: {expected.limit}, which allows "
+            f"{_rate(ceiling)}. The platform is fine; what is slow below the peak is tuning"
+        )
+    return (
+        f"{lead} {_rate(peak)} ({_percent(peak / ceiling)}): the platform is fine. "
+        f"{expected.limit}; what is slow below the peak is tuning"
+    )
+
+
+def _against_threshold(
+    analysis: ConditionAnalysis, threshold: Threshold, best: tuple[Point, str, Choice | None]
+) -> Iterator[Finding]:
+    point, _, _ = best
+    most = point.busbw_gb_per_s
+    evidence = {"threshold_gb_per_s": threshold.busbw_gb_per_s, "best_gb_per_s": most}
+    if most >= threshold.busbw_gb_per_s:
+        yield _finding(
+            analysis,
+            FindingKind.AS_EXPECTED,
+            f"{_rate(most)} is what a healthy node of {threshold.name} reaches "
+            f"({_rate(threshold.busbw_gb_per_s)} or more; {threshold.source})",
+            evidence,
+        )
+    else:
+        yield _finding(
+            analysis,
+            FindingKind.BELOW_EXPECTED,
+            f"a healthy node of {threshold.name} reaches {_rate(threshold.busbw_gb_per_s)} or more "
+            f"({threshold.source}), this one {_rate(most)}: if it is one, it is no tuning problem",
+            evidence,
+            tuning=False,
+        )
+
+
+def _peak(analysis: ConditionAnalysis) -> float:
+    """The most that the default reaches (the best choice where it was not measured)."""
+    shown = analysis.curve(DEFAULT)
+    curves = analysis.curves if shown is None else [shown]
+    return max(point.busbw_gb_per_s for curve in curves for point in curve.points)
+
+
+def _best(analysis: ConditionAnalysis) -> tuple[Point, str, Choice | None] | None:
+    """The point of most bus bandwidth over all choices; None where nothing has any."""
+    points = [(point, curve.choice) for curve in analysis.curves for point in curve.points]
+    point, choice = max(points, key=lambda item: item[0].busbw_gb_per_s)
+    if point.busbw_gb_per_s <= 0:
+        return None
+    return point, choice_label(choice), choice if isinstance(choice, Choice) else None
+
+
+def _finding(
+    analysis: ConditionAnalysis,
+    kind: FindingKind,
+    words: str,
+    evidence: dict[str, float],
+    *,
+    better: Choice | None = None,
+    tuning: bool | None = None,
+) -> Finding:
+    condition = analysis.condition
+    return Finding(
+        kind=kind,
+        sentence=f"{condition.title}: {words}",
+        where=condition.title,
+        collective=condition.collective,
+        scale=condition.scale,
+        better=better,
+        tuning=tuning,
+        evidence=evidence,
+    )
+
+
+def _rate(value: float) -> str:
+    return f"{value:.3g} GB/s"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

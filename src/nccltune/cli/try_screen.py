@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune try` prints: the verdict, its evidence, and the line that deploys it."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccltune.cli.output import hanging, next_step, stderr, stdout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.measure.trial.judge import CollectiveGain, Gain, Verdict
+
+_INDENT = 11
+_STYLE = {"keep": "bold green", "failed": "bold red", "open": "bold"}
+_LEAD = {
+    "keep": "keep",
+    "mixed": "mixed",
+    "harms": "not kept",
+    "no help": "not kept",
+    "failed": "failed",
+    "open": "open",
+}
+
+
+def show(verdict: "Verdict", study: Path) -> None:
+    """The verdict first, then what it rests on."""
+    from rich.markup import escape
+
+    from nccltune.measure.trial.judge import never_read, title
+
+    out = stdout()
+    style = _STYLE.get(verdict.decision, "bold yellow")
+    lead = f"[{style}]{_LEAD[verdict.decision]:<{_INDENT}}[/{style}]"
+    hanging(out, lead, _INDENT, f"{title(verdict)}: {verdict.why}")
+    hanging(out, f"{_how(verdict):<{_INDENT}}", _INDENT, _measured(verdict))
+    unread = never_read(verdict)
+    if unread:
+        hanging(
+            out,
+            "[yellow]not read   [/yellow]",
+            _INDENT,
+            f"NCCL's log does not say that it read {' and '.join(unread)}: misspelt, unknown to "
+            "this NCCL, not needed in this run, or not handed on to its processes",
+        )
+    for words in verdict.changed:
+        hanging(out, "changed    ", _INDENT, words)
+    for item in verdict.collectives:
+        _table(out, item)
+    if verdict.decision == "mixed":
+        hanging(
+            out, "use it     ", _INDENT, "only for jobs of the calls that it makes faster; "
+            "nothing was written to deploy"
+        )  # fmt: skip
+    if verdict.decision == "keep":
+        for name, value in verdict.settings.items():
+            line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
+            out.print(f"deploy     [bold]{escape(line)}[/bold]", soft_wrap=True)
+    out.print(f"study      {escape(str(study))}", soft_wrap=True)
+    if verdict.decision == "keep" and any(verdict.settings.values()):
+        next_step("nccltune env --format nccl.conf", study)
+    elif verdict.decision == "open":
+        note = "next: the same command goes on where it stopped"
+        stderr().print(note, style="dim", markup=False)
+
+
+def _how(verdict: "Verdict") -> str:
+    return "replay" if verdict.replay else "measured"
+
+
+def _measured(verdict: "Verdict") -> str:
+    from nccltune.cli.progress import seconds_words
+    from nccltune.model.scale import count
+
+    before = f" ({verdict.known} from before)" if verdict.known else ""
+    ended = "; the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
+    return (
+        f"{count(verdict.rounds, 'round')} with and without it in turn{before}, "
+        f"{count(verdict.processes, 'process')} in {seconds_words(verdict.seconds)}{ended}"
+    )
+
+
+def _table(out: "Console", item: "CollectiveGain") -> None:
+    from nccltune.model.sizes import format_bytes
+
+    noise = "noise unknown" if item.noise is None else f"A/A noise {100 * item.noise:.2g} %"
+    out.print(
+        f"\n{item.collective.prose}, {item.scale}: {_interval(item.overall)} over all sizes, "
+        f"{noise}",
+        markup=False,
+    )
+    out.print(
+        f"{'size':>10}{'default':>12}{'with it':>12}{'GB/s':>8}{'gain':>8}   95 % CI", markup=False
+    )
+    for size in item.sizes:
+        told = {"faster": "  faster", "slower": "  slower", "same": ""}[size.effect]
+        gain = size.gain
+        out.print(
+            f"{format_bytes(size.bytes):>10}{size.default_us:>9.4g} us{size.set_us:>9.4g} us"
+            f"{size.set_gb_per_s:>8.3g}{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}",
+            markup=False,
+        )
+
+
+def _interval(gain: "Gain") -> str:
+    unsure = "" if gain.known else ", few rounds"
+    return f"{gain.gain:.2f}x ({gain.low:.2f}-{gain.high:.2f}{unsure})"

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trial of a program that prints tables of nccl-tests: as it is, or under a launcher."""
+
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from nccltune.formats.context import Context, ReadOptions
+from nccltune.formats.nccl_log import NcclLog
+from nccltune.formats.nccl_tests_text import read_log, read_text
+from nccltune.formats.reading import FileReport, FlagKind
+from nccltune.formats.rounds import RoundCounter
+from nccltune.measure.conversation import SCHEMA_VERSION, Gpu, Hello, Nccl
+from nccltune.measure.nccl_tests.program import InterruptedProgram, run_program
+from nccltune.measure.trial.driver import Ran
+from nccltune.measure.trial.facts import LOG, log_settings, read_facts
+from nccltune.measure.trial.settings import Settings, applied
+from nccltune.measure.under import Under, program_under
+from nccltune.model.choice import DEFAULT
+from nccltune.model.sample import Sample
+
+TOOL = "nccl-tests"
+LIMIT_S = 1800.0
+"""A process that takes longer is stuck."""
+
+
+class ProgramRunner:
+    """Runs `program` with the environment `base`; `tried` are the names that are looked for in
+    NCCL's log."""
+
+    def __init__(
+        self,
+        program: Sequence[str],
+        base: Mapping[str, str],
+        tried: Settings,
+        *,
+        under: Under | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._program = list(program)
+        self._base = base
+        self._tried = tried
+        self._under = under
+        self._limit_s = limit_s
+
+    def run(
+        self,
+        settings: Settings,
+        number: int,  # noqa: ARG002 - every start is like the other
+        keep: Callable[[Iterable[Sample]], None],
+    ) -> Ran:
+        """One start; see `driver.Runner`."""
+        # The first process may be on another node, which sees this folder and not this machine's
+        # /tmp.
+        shared = None if self._under is None else Path.cwd()
+        with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
+            folder = Path(name)
+            variables = applied(self._base, settings) | log_settings(folder)
+            try:
+                ended = run_program(self._words(variables), variables, self._limit_s)
+            except InterruptedProgram as stop:
+                keep(_read(stop.output, {})[0])
+                raise
+            samples, report = _read(ended.output, _logs(folder))
+            keep(samples)
+            facts = read_facts(folder, self._tried)
+        error = None
+        wrong = sum(bool(sample.wrong) for sample in samples)
+        if wrong:
+            error = f"gave wrong results: {wrong} timings with wrong elements"
+        elif not ended.well:
+            error = ended.words()
+        elif not samples or any(flag.kind is FlagKind.ABORTED for flag in report.flags):
+            error = "ended well, but printed no whole table of nccl-tests"
+        return Ran(_hello(report, samples), facts, error)
+
+    def _words(self, variables: Mapping[str, str]) -> list[str]:
+        if self._under is None:
+            return self._program
+        names = [name for name, value in self._tried.items() if value is not None]
+        return list(program_under(self._program, self._under, variables, also=names).words)
+
+
+def _read(
+    output: bytes, logs: Mapping[tuple[str, int], NcclLog]
+) -> tuple[list[Sample], FileReport]:
+    """The samples of an output, as those of one start: repeats are counted."""
+    report = FileReport(name=TOOL)
+    context = Context(
+        name=TOOL,
+        options=ReadOptions(study="", choice=DEFAULT),
+        report=report,
+        rounds=RoundCounter(),
+        logs=dict(logs),
+    )
+    samples = [
+        # Tables that follow each other are rounds to the reader, and repeats of one start here.
+        msgspec.structs.replace(sample, repeat=sample.repeat + sample.round, round=0)
+        for batch in read_text(io.BytesIO(output), context)
+        for sample in batch
+    ]
+    return samples, report
+
+
+def _logs(folder: Path) -> dict[tuple[str, int], NcclLog]:
+    logs: dict[tuple[str, int], NcclLog] = {}
+    for path in sorted(folder.glob(LOG)):
+        with path.open("rb") as file:
+            logs |= read_log(file)
+    return logs
+
+
+def _hello(report: FileReport, samples: Sequence[Sample]) -> Hello:
+    first = next(iter(samples), None)
+    ranks = (first.ranks if first is not None else None) or report.gpus or 1
+    return Hello(
+        schema_version=SCHEMA_VERSION,
+        version=report.tool_version or "unknown",
+        backend=TOOL,
+        nccl=Nccl(version=report.nccl_version),
+        nodes=(first.nodes if first is not None else None) or report.nodes or 1,
+        ranks=ranks,
+        gpus=[Gpu(rank, report.gpu) for rank in range(ranks)],
+    )

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expected against measured: is it the platform, or tuning?"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from nccltune.analyze import analyze
+from nccltune.analyze.expected import Expectation, thresholds
+from nccltune.model.choice import parse_choice
+from nccltune.model.collective import Collective
+from nccltune.model.finding import Finding, FindingKind
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from tests.unit.builders import measure
+
+SIZES = [1 << power for power in range(20, 31)]
+PLATFORM = Platform(name="here", gpu="NVIDIA H200", gpus=4, nodes=1, nccl_version="2.28.9")
+LIMIT = "GPU0 -> NVS (371 GB/s) is full with GPU to GPU over NVLink"
+
+
+def expected_of(ceiling: float, **more: Any) -> Expectation:
+    fields: dict[str, Any] = {
+        "collective": Collective.ALLREDUCE,
+        "scale": Scale(1, 4),
+        "busbw_gb_per_s": ceiling,
+        "limit": LIMIT,
+    }
+    return Expectation(**fields | more)
+
+
+def found(
+    rates: Mapping[str, float],
+    *expected: Expectation,
+    platform: Platform = PLATFORM,
+    ranks: int = 4,
+    latency_us: float = 10.0,
+) -> list[Finding]:
+    """What is expected or not, where every choice comes near its bus bandwidth."""
+    factor = 2 * (ranks - 1) / ranks
+
+    def times(size: int) -> dict[str, float]:
+        return {label: latency_us + size * factor / (rate * 1e3) for label, rate in rates.items()}
+
+    samples = measure(SIZES, times, nodes=1, ranks=ranks, rounds=4)
+    samples += measure(SIZES, times, nodes=1, ranks=ranks, rounds=4, in_place=True)
+    kinds = (FindingKind.AS_EXPECTED, FindingKind.BELOW_EXPECTED)
+    analysis = analyze(platform, samples, expected=expected)
+    return [item for item in analysis.findings if item.kind in kinds]
+
+
+def test_a_platform_that_does_what_its_links_allow_is_fine() -> None:
+    (finding,) = found({"default": 356.0}, expected_of(371.0))
+    assert finding.kind is FindingKind.AS_EXPECTED
+    assert finding.sentence == (
+        "all-reduce, 1 node, 4 ranks: expected 371 GB/s, got 355 GB/s (95.7 %): the platform is "
+        f"fine. {LIMIT}; what is slow below the peak is tuning"
+    )
+    assert finding.evidence["expected_gb_per_s"] == 371.0
+    # It is no mark on the curve.
+    assert (finding.min_bytes, finding.tuning) == (None, None)
+
+
+def test_what_was_hoped_for_is_explained_by_the_full_link() -> None:
+    (finding,) = found({"default": 36.9}, expected_of(37.5, hoped_gb_per_s=48.0))
+    assert finding.sentence.endswith(
+        f"expected 48 GB/s by NCCL's own model, got 36.9 GB/s: {LIMIT}, which allows 37.5 GB/s. "
+        "The platform is fine; what is slow below the peak is tuning"
+    )
+    rated = msgspec.structs.replace(PLATFORM, line_rate_gb_per_s=50.0)
+    first, *_ = found({"default": 36.9}, expected_of(37.5, hoped_gb_per_s=48.0), platform=rated)
+    assert "expected 50 GB/s by the line rate, got 36.9 GB/s" in first.sentence
+
+
+def test_a_platform_below_its_links_is_no_tuning_problem() -> None:
+    (finding,) = found({"default": 22.0, "tree/simple": 24.0}, expected_of(48.0))
+    assert (finding.kind, finding.tuning) == (FindingKind.BELOW_EXPECTED, False)
+    assert "expected 48 GB/s, got 22 GB/s (45.8 %), with the best choice 24 GB/s: not a tuning" in (
+        finding.sentence
+    )
+    assert LIMIT in finding.sentence
+
+
+def test_a_default_below_what_another_choice_reaches_is_tuning() -> None:
+    (finding,) = found({"default": 22.0, "tree/simple": 46.0}, expected_of(48.0))
+    assert (finding.kind, finding.tuning) == (FindingKind.AS_EXPECTED, True)
+    assert finding.better == parse_choice("tree/simple")
+    assert "with tree/simple at 1 GiB: the platform is fine, this is tuning" in finding.sentence
+
+
+def test_what_exceeds_the_links_says_that_the_file_is_wrong() -> None:
+    (finding,) = found({"default": 48.0}, expected_of(24.0))
+    assert "not of this machine, or a link in it is misread" in finding.sentence
+
+
+def test_a_curve_that_still_grows_is_not_judged() -> None:
+    assert found({"default": 22.0}, expected_of(48.0), latency_us=3e5) == []
+
+
+def test_nothing_is_said_where_nothing_is_expected() -> None:
+    assert found({"default": 22.0}) == []
+    other = expected_of(48.0, scale=Scale(2, 4))
+    assert found({"default": 22.0}, other) == []
+
+
+def test_assumed_bandwidths_are_told() -> None:
+    (finding,) = found({"default": 22.0}, expected_of(24.0, sure=False))
+    assert "expected 24 GB/s (some bandwidths are assumed), got" in finding.sentence
+
+
+NDV5 = msgspec.structs.replace(PLATFORM, gpu="NVIDIA H100 80GB HBM3", gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("rate", "kind", "words"),
+    [
+        (470.0, FindingKind.AS_EXPECTED, "is what a healthy node of Azure NDv5"),
+        (300.0, FindingKind.BELOW_EXPECTED, "reaches 460 GB/s or more (Azure NHC"),
+    ],
+)
+def test_a_public_threshold_is_held_against_such_a_node(
+    rate: float, kind: FindingKind, words: str
+) -> None:
+    (finding,) = found({"default": rate}, platform=NDV5, ranks=8)
+    assert finding.kind is kind
+    assert words in finding.sentence
+
+
+@pytest.mark.parametrize(
+    "platform",
+    [
+        msgspec.structs.replace(NDV5, settings={"NCCL_NVLS_ENABLE": "0"}),
+        msgspec.structs.replace(NDV5, emulated_nodes=True),
+        msgspec.structs.replace(NDV5, gpu=None),
+        msgspec.structs.replace(NDV5, gpu="NVIDIA L40S"),
+    ],
+)
+def test_a_threshold_is_only_for_what_it_was_set_for(platform: Platform) -> None:
+    assert found({"default": 300.0}, platform=platform, ranks=8) == []
+
+
+def test_thresholds_name_their_source() -> None:
+    assert len(thresholds()) >= 7
+    for item in thresholds():
+        assert item.source.startswith("Azure NHC, n")
+        assert 0 < item.busbw_gb_per_s < 1000

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A topology in a study: imported, and what `analyze` and `report` say by it."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nccltune.cli import run
+from nccltune.formats.topology_xml import read_topology
+from nccltune.model.collective import Collective
+from nccltune.model.platform import Platform
+from nccltune.model.scale import Scale
+from nccltune.model.study import Study
+from nccltune.topology.measured import expectations, version_of
+from tests.unit.formats.maker import Made, Point
+
+PAIR = """\
+<system version="1">
+  <cpu host_hash="0x77b9" numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
+    <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+      <pci busid="0000:02:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="89" rank="0" gdr="1"/>
+      </pci>
+      <pci busid="0000:03:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">
+        <gpu dev="1" sm="89" rank="1" gdr="1"/>
+      </pci>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a topology and a run of two GPUs that reaches 22 GB/s."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "topo.xml").write_text(PAIR, encoding="utf-8")
+    points = tuple(
+        Point(1 << power, 10 + (1 << power) / 22e3, 11 + (1 << power) / 22e3)
+        for power in range(16, 29)
+    )
+    (tmp_path / "run.txt").write_text(Made(points, ranks=2).text(), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_study_with_a_topology_says_what_the_links_allow(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
+    said = capsys.readouterr().out
+    assert "topology    topo.xml" in said
+    assert "1 file, 1 table" in said
+    kept = (here / "s" / "topology.xml").read_text(encoding="utf-8")
+    # Nothing that tells the host.
+    assert kept == PAIR.replace(' host_hash="0x77b9"', "")
+    assert run(["analyze", "s", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    (told,) = [item for item in findings if item["kind"] == "as_expected"]
+    assert told["sentence"].startswith("all-reduce, 1 node, 2 ranks: expected ")
+    assert "got 22 GB/s: GPU" in told["sentence"]
+    assert "0000:01:00.0 (24 GB/s) is full with" in told["sentence"]
+    assert "The platform is fine" in told["sentence"]
+    assert run(["report", "s", "--terminal"]) == 0
+    assert "The platform is fine" in " ".join(capsys.readouterr().out.split())
+    assert run(["report", "s"]) == 0
+    assert "The platform is fine" in (here / "s" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_topology_alone_is_taken_and_a_second_one_is_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", "topo.xml", "-o", "s"]) == 0
+    assert "nccltune topo show s" in capsys.readouterr().err
+    assert Study(here / "s").topology_path == here / "s" / "topology.xml"
+    (here / "other.xml").write_text(PAIR.replace("175", "25"), encoding="utf-8")
+    assert run(["import", "other.xml", "-o", "s"]) == 0
+    assert "another topology, which stays" in capsys.readouterr().out
+    assert 'familyid="175"' in (here / "s" / "topology.xml").read_text(encoding="utf-8")
+    assert run(["import", "topo.xml", "-o", "s"]) == 0
+    assert "imported before" in capsys.readouterr().out
+
+
+def test_a_calibration_in_the_study_counts(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", "topo.xml", "run.txt", "-o", "s"]) == 0
+    figure = {"value": 0.5, "source": "measured here"}
+    calibration = {"name": "here", "values": {"p2p_write": figure}}
+    (here / "s" / "calibration.json").write_text(json.dumps(calibration), encoding="utf-8")
+    capsys.readouterr()
+    assert run(["analyze", "s"]) == 0
+    # 22 GB/s are more than half of the links' 24.
+    assert "expected 12 GB/s, got 22 GB/s: more than the links" in capsys.readouterr().out
+    (here / "s" / "calibration.json").write_text("{}", encoding="utf-8")
+    assert run(["analyze", "s"]) == 0
+    assert "is no calibration" in capsys.readouterr().err
+
+
+def test_only_what_the_file_describes_is_expected() -> None:
+    topology = read_topology(PAIR.encode(), "topo.xml")
+    platform = Platform(name="here", nccl_version="2.28.9")
+    asked = [
+        (Collective.ALLREDUCE, Scale(1, 2)),
+        (Collective.ALLREDUCE, Scale(1, 2)),
+        # Sends and receives, nodes of different size, and nodes without a NIC between them.
+        (Collective.SENDRECV, Scale(1, 2)),
+        (Collective.ALLREDUCE, Scale(2, 3)),
+        (Collective.ALLREDUCE, Scale(2, 4)),
+    ]
+    told = expectations(topology, platform, asked)
+    (found,) = told.expectations
+    assert (found.collective, found.scale) == (Collective.ALLREDUCE, Scale(1, 2))
+    assert 20 < found.busbw_gb_per_s <= 24
+    (silent,) = told.silent
+    assert "no NIC" in silent
+    emulated = msgspec.structs.replace(platform, emulated_nodes=True)
+    assert expectations(topology, emulated, asked) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("2.28.9", (2, 28, 9)), ("2.28", None), ("2.x.1", None), (None, None)],
+)
+def test_versions_as_numbers(text: str | None, version: tuple[int, int, int] | None) -> None:
+    assert version_of(text) == version
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("<system version='1'></system>", 2, "has no <cpu>"),
+        (PAIR[:400], 2, "bad.xml:"),
+        ("<graphs version='1'/>", 2, "is a graph file"),
+        ("<html></html>", 2, "nothing in it is known"),
+    ],
+)
+def test_files_that_are_no_topology_are_refused_with_the_reason(
+    here: Path, capsys: pytest.CaptureFixture[str], text: str, code: int, said: str
+) -> None:
+    (here / "bad.xml").write_text(text, encoding="utf-8")
+    assert run(["import", "bad.xml", "-o", "s"]) == code
+    assert said in capsys.readouterr().err
+    assert not (here / "s").exists()
+
+
+def test_a_topology_that_cannot_answer_is_a_warning(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["import", "run.txt", "-o", "s"]) == 0
+    (here / "s" / "topology.xml").write_text("<system", encoding="utf-8")
+    capsys.readouterr()
+    assert run(["analyze", "s"]) == 0
+    seen = capsys.readouterr()
+    assert "warning    s/topology.xml:1" in seen.err
+    assert "expected" not in seen.out
+    lone = PAIR.replace('<gpu dev="1" sm="89" rank="1" gdr="1"/>', "")
+    (here / "s" / "topology.xml").write_text(lone, encoding="utf-8")
+    assert run(["analyze", "s"]) == 0
+    assert "warning    s/topology.xml:" in capsys.readouterr().err
