@@ -112,8 +112,9 @@ def _diagnostics(text: str) -> list[Any]:
 
 
 def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
-    samples = evidence.parse(raw, _samples)
     text = evidence.parse(raw, str)
+    # Where nothing in it names the collective, the file's name may.
+    samples = _samples(text, raw.source)
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
     by_collective: dict[str, list[Sample]] = {}
@@ -158,10 +159,10 @@ def _busbw(sample: Sample) -> float:
     return sample.bytes / sample.time_us / 1e3 * factor
 
 
-def _samples(text: str) -> list[Sample]:
-    report = FileReport(name="test", asked=False)
+def _samples(text: str, name: str) -> list[Sample]:
+    report = FileReport(name=name, asked=False)
     context = Context(
-        name="test", options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
+        name=name, options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
     )
     found: list[Sample] = []
     try:
