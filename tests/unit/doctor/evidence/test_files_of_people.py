@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people put beside a node's files: topology, graphs, tests, diagnostics, a cloud's answers."""
+"""What people put beside a node's files: topology, graphs, tests, diagnostics, cloud answers."""
 
 import json
 from pathlib import Path
@@ -57,8 +57,8 @@ TEST = """\
 #  Rank  1 Group  0 Pid   101 on         h2 device  0 [0x00] NVIDIA H100
 #
 #                                            out-of-place                       in-place
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
      1048576        262144     float     sum      -1    100.0   10.49   10.49      0    100.0   10.49   10.49      0
      4194304       1048576     float     sum      -1    200.0   20.97   20.97      0    200.0   20.97   20.97      0
 # Out of bounds values : 0 OK
