@@ -232,7 +232,7 @@ def _read_jobs(jobs: list[_Job], evidence: Evidence) -> None:
                 evidence.problems.append(f"{job.source}: {result}")
         else:
             data, problems = result
-            evidence.problems += problems
+            evidence.problems.extend(problems)
             evidence.put(Raw(job.name, job.source, data, bool(job.real), job.real))
 
 
