@@ -193,7 +193,17 @@ def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False)
             )
         evidence.problems.append(f"{shown}: is nothing that is known here")
     else:
-        evidence.put(Raw(name, shown, data, real=evidence.real.get(name, _REAL.get(name, ""))))
+        for item in _all_that_it_is(name, data):
+            real = evidence.real.get(item, _REAL.get(item, ""))
+            evidence.put(Raw(item, shown, data, real=real))
+
+
+def _all_that_it_is(name: str, data: bytes) -> list[str]:
+    """A test under NCCL_DEBUG=INFO prints its table, a log, and NCCL's diagnostics into one."""
+    if name not in ("log", "test", "diagnostics"):
+        return [name]
+    marks = (("test", b"nThread "), ("log", b" NCCL INFO "), ("diagnostics", b"NCCL DIAG "))
+    return list(dict.fromkeys([name, *(item for item, mark in marks if mark in data)]))
 
 
 def item_name(name: str, data: bytes) -> str:
