@@ -83,7 +83,7 @@ _READING = re.compile(r"[.-]\d{1,3}$")
 _BEGINNINGS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)<system\b", re.S), "topology"),
     (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)<graphs\b", re.S), "graph"),
-    (re.compile(rb"<nvidia_smi_log|=+NVSMI LOG=+"), "nvidia-smi-q"),
+    (re.compile(rb"<nvidia_smi_log|=NVSMI LOG="), "nvidia-smi-q"),
     (re.compile(rb"#\s*nThread \d+|nccl-tests version|# Collective test", re.I), "test"),
     (re.compile(rb"^CA '", re.M), "ibstat"),
     (re.compile(rb"^Infiniband device '", re.M), "ibstatus"),
