@@ -26,7 +26,7 @@ _HEAD_BYTES = 4096
 INDEX = "collected"
 """The item that says what was read when, and what could not be."""
 # Names that people and other tools give, beside our own.
-_ALIASES = {
+ALIASES = {
     "lspci-vvv": "lspci",
     "lsmod": "modules",
     "proc-modules": "modules",
@@ -66,7 +66,7 @@ KNOWN = frozenset(
         *(values.name for values in VALUES),
         *(text.name for text in TEXTS),
         *(command.name for command in COMMANDS),
-        *_ALIASES.values(),
+        *ALIASES.values(),
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
@@ -213,7 +213,7 @@ def item_name(name: str, data: bytes) -> str:
     stem, end = (head, f".{tail}".lower()) if dot and head else (name, "")
     stem = stem.lower().replace("_", "-") if stem.lower() not in KNOWN else stem.lower()
     for one in (stem, _READING.sub("", stem)):
-        known = _ALIASES.get(one, one)
+        known = ALIASES.get(one, one)
         if known in KNOWN and end not in _JOBS:
             return known
     if end in _JOBS:

@@ -2,13 +2,14 @@
 """Folders of collected files: what is known, what is hostile, what is alike."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from nccltune.doctor.evidence.collect import facts_of, folder_facts
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.folder import item_name, read_folder
+from nccltune.doctor.evidence.folder import ALIASES, KNOWN, item_name, read_folder
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
@@ -50,6 +51,13 @@ def only(path: Path) -> Facts:
 )
 def test_what_a_file_is(name: str, text: str, item: str) -> None:
     assert item_name(name, text.encode()) == item
+
+
+def test_the_docs_name_every_item() -> None:
+    text = (Path(__file__).parents[4] / "docs/reference/collecting.md").read_text()
+    words = set(re.findall(r"`([\w-]+)(?:\.(?:txt|xml|json))?`", text))
+    named = {ALIASES.get(word.lower().replace("_", "-"), word) for word in words}
+    assert named >= KNOWN
 
 
 def test_hostile_files_are_counted(tmp_path: Path) -> None:
