@@ -12,6 +12,7 @@ could not be decided for some members is `Unsure`: true if it has members, else 
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -80,8 +81,18 @@ def compile_expression(text: str, scope: Scope | None = None) -> Compiled:
     if len(text) > _MAX_CHARACTERS:
         raise InputError(f"an expression of more than {_MAX_CHARACTERS} characters")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        with warnings.catch_warnings():
+            # An unknown escape in a text is a mistake in a pattern, not a warning to the user.
+            warnings.simplefilter("error")
+            tree = ast.parse(text.strip(), mode="eval")
+    except (
+        SyntaxError,
+        SyntaxWarning,
+        DeprecationWarning,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise InputError(f"not an expression: {getattr(error, 'msg', error)}: {text!r}") from error
     compiler = _Compiler(scope or Scope(), text)
     run, kind = compiler.visit(tree.body, dict(compiler.scope.variables), 0)
