@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nccltune.doctor.expression import Compiled
+from nccltune.doctor.alike import Alike
 from nccltune.doctor.facts import Facts, FactType, catalogue
 from nccltune.doctor.functions import version_of
 from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, Verdict
@@ -16,7 +16,7 @@ from nccltune.doctor.sources import link
 from nccltune.doctor.spoken import spoken
 from nccltune.doctor.template import Template
 from nccltune.doctor.titles import node_title
-from nccltune.doctor.unknown import STEPS, UNKNOWN, Env, truth
+from nccltune.doctor.unknown import STEPS, UNKNOWN, Env, Unsure, truth
 from nccltune.model.errors import InputError
 
 _MAX_COMMANDS = 4
@@ -37,15 +37,22 @@ class Answer(NamedTuple):
 def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
     """Every rule asked of every node. `source` is where the facts are from, in words."""
     order = sorted(nodes)
+    alike = Alike(nodes)
     values = {name: {key: fact.value for key, fact in nodes[name].items()} for name in order}
     envs = {name: Env(values[name]) for name in order}
-    pool = Env(_pooled(values)) if len(order) > 1 else Env({})
+    pool = Env(_pooled(values, base) if len(order) > 1 else {})
     judged = []
     for rule in base.rules:
         if rule.text.scope is Of.NODE:
-            answers = {name: ask(rule, env) for name, env in envs.items()}
+            asked: dict[Any, Answer] = {}
+            answers = {}
+            for name, env in envs.items():
+                key = alike.key(name, rule)
+                if key not in asked:
+                    asked[key] = ask(rule, env)
+                answers[name] = asked[key]
         else:
-            answers = {"": _ask_all(rule, envs, values, pool)}
+            answers = {"": _ask_all(rule, envs, values, pool, alike)}
         judged.append(_judged(rule, answers, nodes))
     return Examination(
         source=source,
@@ -142,12 +149,16 @@ def _fill_once(
 
 
 def _ask_all(
-    rule: Rule, envs: Mapping[str, Env], values: Mapping[str, Mapping[str, Any]], pool: Env
+    rule: Rule,
+    envs: Mapping[str, Env],
+    values: Mapping[str, Mapping[str, Any]],
+    pool: Env,
+    alike: Alike,
 ) -> Answer:
     if len(envs) < 2:
         return Answer(Verdict.NOT_APPLICABLE)
     if rule.compare is not None:
-        return _compared(rule, rule.compare, envs)
+        return _compared(rule, envs, alike)
     if rule.code is not None:
         found = rule.code.run(values)
         if found.sentences:
@@ -158,24 +169,46 @@ def _ask_all(
     return ask(rule, pool)
 
 
-def _compared(rule: Rule, value: Compiled, envs: Mapping[str, Env]) -> Answer:
+class _Said(NamedTuple):
+    """What a node says to be compared; UNKNOWN in any of them where it cannot be."""
+
+    applies: Any
+    group: Any
+    value: Any
+    missing: frozenset[str]
+
+
+def _said(rule: Rule, env: Env) -> _Said:
+    env.missing = set()
+    env.names = {}
+    env.steps = STEPS
+    assert rule.compare is not None
+    applies = _applies(rule, env)
+    group = rule.within.run(env) if rule.within is not None else ""
+    value = rule.compare.run(env)
+    if isinstance(value, Unsure):
+        value = UNKNOWN
+    return _Said(applies, group, value, frozenset(env.missing))
+
+
+def _compared(rule: Rule, envs: Mapping[str, Env], alike: Alike) -> Answer:
     """Nodes beside each other: the majority of a group, and who is outside of it."""
     assert rule.text.compare is not None
     groups: dict[str, dict[str, Any]] = defaultdict(dict)
     missing: set[str] = set()
     excluded = 0
+    asked: dict[Any, _Said] = {}
     for name, env in envs.items():
-        env.missing = set()
-        env.steps = STEPS
-        applies = _applies(rule, env)
-        group = rule.within.run(env) if rule.within is not None else ""
-        said = value.run(env)
-        if applies is False:
+        key = alike.key(name, rule)
+        if key not in asked:
+            asked[key] = _said(rule, env)
+        said = asked[key]
+        if said.applies is False:
             excluded += 1
-        elif applies is UNKNOWN or group is UNKNOWN or said is UNKNOWN:
-            missing |= env.missing
+        elif UNKNOWN in (said.applies, said.group, said.value):
+            missing |= said.missing
         else:
-            groups[repr(group)][name] = said
+            groups[repr(said.group)][name] = said.value
     sentences: list[tuple[str, tuple[str, ...]]] = []
     compared = False
     for members in groups.values():
@@ -253,13 +286,18 @@ def _whole(rule: Rule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -> Answ
     )
 
 
-def _pooled(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The records of all nodes, each with its `node`."""
+def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str, Any]:
+    """The records of all nodes that rules ask for, each with its `node`."""
+    asked: set[str] = set()
+    for rule in base.rules:
+        if rule.text.scope is not Of.NODE and rule.finding is not None:
+            asked |= rule.needs
     pooled: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    records = {name for name, known in catalogue().items() if known.type is FactType.RECORDS}
     for node, facts in values.items():
-        for name in records & facts.keys():
-            pooled[name] += [record | {"node": node} for record in facts[name]]
+        for name in asked & facts.keys():
+            # What is not records (the version of NCCL) is of one node and stays out.
+            if catalogue()[name].type is FactType.RECORDS:
+                pooled[name] += [record | {"node": node} for record in facts[name]]
     return dict(pooled)
 
 

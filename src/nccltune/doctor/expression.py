@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from nccltune.doctor.facts import FactType, catalogue
 from nccltune.doctor.functions import FUNCTIONS
-from nccltune.doctor.unknown import TOO_MANY, UNKNOWN, Env, Run, Unsure, truth
+from nccltune.doctor.loops import Loop, collecting, deciding
+from nccltune.doctor.unknown import UNKNOWN, Env, Run, Unsure, truth
 from nccltune.model.errors import InputError
 from nccltune.model.names import nearest
 
@@ -279,7 +280,7 @@ class _Compiler:
                 raise TypeError("arithmetic is for numbers")
             try:
                 return function(a, b)
-            except ZeroDivisionError:
+            except ArithmeticError:
                 return UNKNOWN
 
         return run, kind if lists and kind == other else _PLAIN
@@ -317,10 +318,17 @@ class _Compiler:
     def comprehension(
         self, node: ast.ListComp | ast.GeneratorExp, names: _Variables, depth: int
     ) -> _Made:
+        loops, element, kind = self.loops(node, names, depth)
+        many = isinstance(node, ast.ListComp)
+        return collecting(loops, element), Kind(records=kind.record, many=many)
+
+    def loops(
+        self, node: ast.ListComp | ast.GeneratorExp, names: _Variables, depth: int
+    ) -> tuple[list[Loop], Run, Kind]:
         inner = dict(names)
         if len(inner) - len(self.scope.variables) + len(node.generators) > _MAX_LOOPS:
             raise self.bad(f"more than {_MAX_LOOPS} loops in each other")
-        loops: list[tuple[str, Run, list[Run]]] = []
+        loops: list[Loop] = []
         for generator in node.generators:
             if not isinstance(generator.target, ast.Name) or generator.is_async:
                 raise self.bad("a comprehension has one plain variable")
@@ -329,17 +337,9 @@ class _Compiler:
             if variable in inner or variable in catalogue():
                 raise self.bad(f"the variable {variable!r} is taken")
             inner[variable] = Kind(record=kind.records)
-            loops.append((variable, over, self.runs(generator.ifs, inner, depth)))
+            loops.append(Loop(variable, over, self.runs(generator.ifs, inner, depth)))
         element, kind = self.visit(node.elt, inner, depth)
-
-        def run(env: Env) -> Any:
-            found: list[Any] = []
-            sure = _loop(env, loops, 0, element, found)
-            if sure is UNKNOWN:
-                return UNKNOWN
-            return found if sure else Unsure(found)
-
-        return run, Kind(records=kind.record, many=isinstance(node, ast.ListComp))
+        return loops, element, kind
 
     def call(self, node: ast.Call, names: _Variables, depth: int) -> _Made:
         if not isinstance(node.func, ast.Name) or node.keywords:
@@ -349,6 +349,11 @@ class _Compiler:
             raise self.bad(
                 f"no function is called {node.func.id!r}", nearest(node.func.id, FUNCTIONS)
             )
+        if node.func.id in ("any", "all") and len(node.args) == 1:
+            (argument,) = node.args
+            if isinstance(argument, ast.GeneratorExp):
+                loops, element, _ = self.loops(argument, names, depth)
+                return deciding(loops, element, node.func.id == "any"), _PLAIN
         made = [self.visit(argument, names, depth) for argument in node.args]
         constants = [
             argument.value if isinstance(argument, ast.Constant) else None for argument in node.args
@@ -359,49 +364,6 @@ class _Compiler:
             raise self.bad(f"{node.func.id}: {error}") from error
         self.needs.update(function.needs)
         return run, made[0][1] if function.keeps_kind and made else _PLAIN
-
-
-def _loop(
-    env: Env, loops: list[tuple[str, Run, list[Run]]], at: int, element: Run, found: list[Any]
-) -> Any:
-    """Run the loops from `at` on; False where a filter could not be decided, UNKNOWN where what
-    is looped over is not known."""
-    if at == len(loops):
-        found.append(element(env))
-        return True
-    variable, over, filters = loops[at]
-    values = over(env)
-    if values is UNKNOWN:
-        return UNKNOWN
-    sure: Any = not isinstance(values, Unsure)
-    outer = env.names
-    inner = dict(outer)
-    env.names = inner
-    try:
-        for value in values:
-            inner[variable] = value
-            kept: Any = True
-            for test in filters:
-                decided = truth(test(env))
-                if decided is False:
-                    kept = False
-                    break
-                if decided is UNKNOWN:
-                    kept = UNKNOWN
-            env.steps -= 1
-            if env.steps < 0:
-                env.missing.add(TOO_MANY)
-                return UNKNOWN
-            if kept is UNKNOWN:
-                sure = False
-            elif kept:
-                below = _loop(env, loops, at + 1, element, found)
-                if below is UNKNOWN:
-                    return UNKNOWN
-                sure = sure and below
-    finally:
-        env.names = outer
-    return sure
 
 
 def _dotted(node: ast.AST) -> str | None:

@@ -96,14 +96,14 @@ def _of_numbers(function: Callable[[list[Any]], Any]) -> Callable[..., Run]:
     return make
 
 
-def _pattern(constants: Sequence[Any], at: int) -> re.Pattern[str]:
+def _pattern(constants: Sequence[Any], at: int, flags: int = 0) -> re.Pattern[str]:
     text = constants[at] if at < len(constants) else None
     if not isinstance(text, str):
         raise ValueError("a pattern is a text that stands there, not one that is made")
     if len(text) > _MAX_PATTERN:
         raise ValueError(f"a pattern of more than {_MAX_PATTERN} characters")
     try:
-        return re.compile(text, re.MULTILINE)
+        return re.compile(text, flags)
     except re.error as error:
         raise ValueError(f"{text!r} is no pattern: {error}") from error
 
@@ -137,7 +137,8 @@ def _group(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
 
 def _lines(arguments: Sequence[Run], constants: Sequence[Any]) -> Run:
     _count(arguments, 2, 2)
-    records, search = arguments[0], _pattern(constants, 1).search
+    # Anchors are those of a line also in the texts of all lines together.
+    records, search = arguments[0], _pattern(constants, 1, re.MULTILINE).search
 
     def run(env: Env) -> Any:
         values = records(env)

@@ -102,6 +102,8 @@ class Rule(NamedTuple):
     commands: tuple[Template, ...]
     fix: tuple[Template, ...]
     needs: frozenset[str]
+    asked: tuple[str, ...]
+    """`needs` in one order."""
 
     @property
     def id(self) -> str:
@@ -133,13 +135,13 @@ def compile_rule(text: RuleText, family: str, tables: Mapping[str, Any]) -> Rule
     fix = tuple(_template("fix", line, speaks) for line in text.fix)
     code = CODE[text.code] if text.code is not None else None
     needs = frozenset(code.needs) if code is not None else frozenset()
-    for part in (applies, finding, compare, within, evidence, *fix):
+    for part in (applies, finding, compare, within, evidence, remedy, *commands, *fix):
         needs |= part.needs if part is not None else frozenset()
     if text.nccl is not None:
         needs |= {"nccl.version"}
     return Rule(
         text, family, applies, finding, compare, within, code, evidence, remedy, commands, fix,
-        needs,
+        needs, tuple(sorted(needs)),
     )  # fmt: skip
 
 
