@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is read of a node: the one list from which collecting here and the shell script are made."""
+
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.gpu_query import QUERY, QUERY_NEW
+from nccltune.doctor.evidence.parsers.services import ASKED
+
+QUICK_S, GPU_S = 1.4, 6.0
+"""Seconds that a tool may take, and those that one of the GPU driver may: without persistence mode
+the driver starts anew at each call, which takes seconds on a node of many GPUs."""
+
+
+class Values(NamedTuple):
+    """Small files with one value each, by patterns; `links` are listed with their targets."""
+
+    name: str
+    patterns: tuple[str, ...]
+    links: tuple[str, ...] = ()
+
+
+class Text(NamedTuple):
+    """A file of several lines that is kept as it is."""
+
+    name: str
+    path: str
+
+
+class Command(NamedTuple):
+    """A tool to run. `fine` are exit codes that mean success for it."""
+
+    name: str
+    words: tuple[str, ...]
+    deadline_s: float = QUICK_S
+    fine: tuple[int, ...] = (0,)
+
+
+_PCI = "/sys/bus/pci/devices/*/"
+_NET = "/sys/class/net/*/"
+_RDMA = "/sys/class/infiniband/*/"
+PCI_CLASSES = ("0x02", "0x03", "0x0604", "0x0680")
+"""Network, display and 3D, PCI bridges, other bridges (NVSwitch): all that rules look at."""
+
+PCI = Values(
+    "pci",
+    tuple(
+        _PCI + name
+        for name in (
+            "class",
+            "vendor",
+            "device",
+            "numa_node",
+            "current_link_speed",
+            "current_link_width",
+            "max_link_speed",
+            "max_link_width",
+            "local_cpulist",
+        )
+    ),
+    ("/sys/bus/pci/devices/*", _PCI + "driver", _PCI + "iommu_group"),
+)
+VALUES = (
+    PCI,
+    Values("iommu", ("/sys/kernel/iommu_groups/*/type",)),
+    Values(
+        "net",
+        (
+            *(_NET + name for name in ("operstate", "speed", "mtu", "uevent")),
+            _NET + "device/numa_node",
+        ),
+        ("/sys/class/net/*", _NET + "device", _NET + "device/driver", _NET + "device/infiniband/*"),
+    ),
+    Values(
+        "rdma",
+        (
+            _RDMA + "fw_ver",
+            _RDMA + "device/numa_node",
+            *(
+                _RDMA + "ports/*/" + name
+                for name in ("state", "phys_state", "rate", "link_layer", "sm_lid", "gids/*")
+            ),
+            _RDMA + "ports/*/gid_attrs/types/*",
+            _RDMA + "ports/*/gid_attrs/ndevs/*",
+        ),
+        ("/sys/class/infiniband/*", _RDMA + "device", _RDMA + "device/driver"),
+    ),
+    Values("counters", (_RDMA + "ports/*/counters/*", _RDMA + "ports/*/hw_counters/*")),
+    Values(
+        "cpu",
+        (
+            "/sys/devices/system/cpu/online",
+            "/sys/devices/system/node/node*/cpulist",
+            "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            *(
+                f"/sys/devices/system/cpu/cpu0/cpuidle/state*/{name}"
+                for name in ("name", "latency", "disable")
+            ),
+        ),
+    ),
+    Values(
+        "system",
+        (
+            *(
+                f"/sys/class/dmi/id/{name}"
+                for name in ("sys_vendor", "product_name", "chassis_asset_tag", "board_vendor")
+            ),
+            "/proc/sys/kernel/hostname",
+            "/proc/sys/kernel/osrelease",
+            "/proc/sys/kernel/numa_balancing",
+            "/proc/sys/kernel/random/boot_id",
+            "/proc/sys/net/ipv4/tcp_rmem",
+            "/proc/sys/net/ipv4/tcp_wmem",
+            "/proc/sys/net/core/rmem_max",
+            "/proc/sys/net/core/wmem_max",
+            "/sys/kernel/mm/memory_peers/*/version",
+            "/sys/kernel/mm/hugepages/*/nr_hugepages",
+        ),
+    ),
+    Values(
+        "devices",
+        (),
+        (
+            "/.dockerenv",
+            "/run/.containerenv",
+            "/dev/infiniband/*",
+            "/dev/nvidia-caps-imex-channels/*",
+            "/dev/nvidia-nvswitch*",
+            "/proc/driver/nvidia-nvswitch/devices/*",
+            "/run/systemd/system",
+            "/var/run/nvidia-topologyd/virtualTopology.xml",
+        ),
+    ),
+)
+TEXTS = (
+    Text("cmdline", "/proc/cmdline"),
+    Text("modules", "/proc/modules"),
+    Text("limits", "/proc/self/limits"),
+    Text("status", "/proc/self/status"),
+    Text("cpuinfo", "/proc/cpuinfo"),
+    Text("cgroup", "/proc/1/cgroup"),
+    Text("nvidia-version", "/proc/driver/nvidia/version"),
+    Text("if_inet6", "/proc/net/if_inet6"),
+    Text("efa-packages", "/opt/amazon/efa_installed_packages"),
+    Text("cuda-version", "/usr/local/cuda/version.json"),
+    Text("virtual-topology", "/var/run/nvidia-topologyd/virtualTopology.xml"),
+    Text("etc-nccl-conf", "/etc/nccl.conf"),
+)
+LOGIND = ("/etc/systemd/logind.conf", "/etc/systemd/logind.conf.d/*.conf")
+PROFILES = (
+    "/etc/environment",
+    "/etc/profile",
+    "/etc/profile.d/*.sh",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "~/.bashrc",
+    "~/.bash_profile",
+    "~/.profile",
+    "~/.zshrc",
+)
+"""Start-up files of shells, of which only lines that set what is asked for are kept."""
+SETTINGS = (
+    "NCCL_",
+    "NCCLTUNE_",
+    "FI_",
+    "OFI_NCCL_",
+    "UCX_",
+    "CUDA_",
+    "TORCH_NCCL_",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+)
+"""How names of settings begin that are kept; nothing else of an environment is."""
+_SMI = "nvidia-smi"
+COMMANDS = (
+    Command("df-shm", ("df", "-P", "/dev/shm")),  # noqa: S108  # asked about, not written to
+    Command("shm-device", ("stat", "-c", "%d", "/dev/shm")),  # noqa: S108
+    Command("lspci", ("lspci", "-D", "-nn", "-vvv")),
+    Command("dmesg", ("dmesg",)),
+    Command("addresses", ("ip", "-o", "addr")),
+    Command("ibv_devinfo", ("ibv_devinfo", "-v")),
+    Command("virt", ("systemd-detect-virt", "--vm"), fine=(0, 1)),
+    Command("ldconfig", ("ldconfig", "-p")),
+    Command("ofed", ("ofed_info", "-s")),
+    Command("nvidia-smi", (_SMI, f"--query-gpu={QUERY}", "--format=csv"), GPU_S),
+    Command("nvidia-smi-new", (_SMI, f"--query-gpu={QUERY_NEW}", "--format=csv"), GPU_S),
+    Command("nvlink", (_SMI, "nvlink", "-s"), GPU_S),
+    Command("topo", (_SMI, "topo", "-m"), GPU_S),
+    *(
+        Command(f"p2p-{kind}", (_SMI, "topo", "-p2p", kind), GPU_S)
+        for kind in ("r", "w", "n", "a", "p")
+    ),
+    Command("imex", ("nvidia-imex-ctl", "-N"), GPU_S),
+)
+SERVICES = ASKED
+PACKAGES = (
+    "libfabric1",
+    "libfabric",
+    "libfabric-aws",
+    "rdma-core",
+    "libibverbs1",
+    "google-fast-socket",
+    "libnccl2",
+    "aws-ofi-nccl",
+    "libnccl-ofi",
+)
+ETHTOOL = ("-i", "-S")
+PLUGIN_KINDS = ("net", "tuner", "profiler", "env")

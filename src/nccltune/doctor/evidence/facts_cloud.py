@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of the cloud a machine stands in: by its DMI strings, and by metadata that somebody saved.
+
+Nothing here asks a metadata service. Saved answers: `gcloud compute instances describe NAME
+--format=json`, GCP's metadata (`?recursive=true`), AWS's instance identity document or
+`describe-instance-topology`, Azure's `/metadata/instance`.
+"""
+
+import json
+from typing import Any
+
+from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.facts import Facts
+
+_DMI = "/sys/class/dmi/id/"
+_AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
+
+
+def add_cloud(evidence: Evidence, facts: Facts) -> None:
+    """Put in `cloud.*`."""
+    system = evidence.tree("system")
+    if system is not None and any(path.startswith(_DMI) for path in system[0].values):
+        vendor = system[0].get(_DMI + "sys_vendor") or ""
+        product = system[0].get(_DMI + "product_name") or ""
+        tag = system[0].get(_DMI + "chassis_asset_tag") or ""
+        provider = _provider(vendor, product, tag)
+        source = evidence.where(system[1], _DMI.rstrip("/"))
+        facts.add("cloud.provider", provider, source)
+        if provider == "aws" and product and not product.startswith("HVM"):
+            facts.add("cloud.machine_type", product, source)
+    for name in ("cloud-metadata", "gcloud", "aws-topology"):
+        raw = evidence.get(name)
+        document = evidence.parse(raw, _json) if raw is not None else None
+        if raw is not None and document is None:
+            evidence.problems.append(f"{raw.source}: is no JSON")
+        elif raw is not None:
+            for fact, value in _told(document).items():
+                facts.add(fact, value, raw.place())
+
+
+def _provider(vendor: str, product: str, tag: str) -> str:
+    if "Google" in vendor or product == "Google Compute Engine":
+        return "gcp"
+    if "Amazon" in vendor:
+        return "aws"
+    if tag == _AZURE_TAG:
+        return "azure"
+    if "OracleCloud" in tag:
+        return "oracle"
+    if "Alibaba" in vendor:
+        return "alibaba"
+    return "ibm" if "IBM:Cloud" in vendor or "ibmcloud" in tag else "none"
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _told(document: Any) -> dict[str, Any]:
+    if isinstance(document, list) and document:
+        document = document[0]
+    if not isinstance(document, dict):
+        return {}
+    if "networkNodes" in document or "Instances" in document or "NetworkNodes" in document:
+        return _aws_topology(document)
+    if "instanceType" in document:
+        return _texts({"cloud.machine_type": document["instanceType"]})
+    if isinstance(document.get("compute"), dict):
+        return _azure(document["compute"])
+    return _gcp(document)
+
+
+def _texts(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def _gcp(document: dict[str, Any]) -> dict[str, Any]:
+    instance = document.get("instance")
+    inner = instance if isinstance(instance, dict) else document
+    machine = inner.get("machineType")
+    found: dict[str, Any] = {}
+    if isinstance(machine, str):
+        found["cloud.machine_type"] = machine.rpartition("/")[2]
+    attributes = inner.get("attributes")
+    status = inner.get("resourceStatus")
+    for place in (
+        attributes.get("physical_host") if isinstance(attributes, dict) else None,
+        status.get("physicalHost") if isinstance(status, dict) else None,
+    ):
+        if isinstance(place, str) and place:
+            found["cloud.physical_host"] = place
+    if "resourcePolicies" in inner or "networkInterfaces" in inner:
+        policies = inner.get("resourcePolicies")
+        first = policies[0] if isinstance(policies, list) and policies else ""
+        # The metadata service does not tell policies; `describe` leaves the list out if empty.
+        if "selfLink" in inner or policies is not None:
+            found["cloud.placement"] = str(first).rpartition("/")[2]
+    performance = inner.get("networkPerformanceConfig")
+    if isinstance(performance, dict):
+        found["cloud.tier1"] = performance.get("totalEgressBandwidthTier") == "TIER_1"
+    elif "selfLink" in inner:
+        found["cloud.tier1"] = False
+    return found
+
+
+def _aws_topology(document: dict[str, Any]) -> dict[str, Any]:
+    instances = document.get("Instances")
+    inner = instances[0] if isinstance(instances, list) and instances else document
+    if not isinstance(inner, dict):
+        return {}
+    nodes = inner.get("NetworkNodes", inner.get("networkNodes"))
+    found = _texts(
+        {
+            "cloud.machine_type": inner.get("InstanceType"),
+            "cloud.placement": inner.get("GroupName"),
+        }
+    )
+    if isinstance(nodes, list) and nodes:
+        found["cloud.physical_host"] = "/" + "/".join(str(node) for node in nodes)
+    return found
+
+
+def _azure(compute: dict[str, Any]) -> dict[str, Any]:
+    return _texts(
+        {
+            "cloud.machine_type": compute.get("vmSize"),
+            "cloud.placement": compute.get("placementGroupId"),
+        }
+    )

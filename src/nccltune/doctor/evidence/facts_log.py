@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of what NCCL said itself: its log, its diagnostics, outputs of its tests."""
+
+import io
+import re
+from typing import Any
+
+from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
+from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.raw import Evidence, Raw
+from nccltune.doctor.facts import Facts
+from nccltune.formats.context import Context, ReadOptions
+from nccltune.formats.nccl_diagnostics import read_diagnostics
+from nccltune.formats.nccl_tests_text import read_text
+from nccltune.formats.reading import FileReport
+from nccltune.formats.rounds import RoundCounter
+from nccltune.model.choice import Choice
+from nccltune.model.errors import InputError
+from nccltune.model.sample import Sample
+
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
+_DEVICE = re.compile(r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device")
+_MOST_MESSAGES = 2000
+
+
+def add_logs(evidence: Evidence, facts: Facts) -> None:
+    """Put in `log.*`, `nccl.version`, `ras.checks` and `tests`."""
+    logs = [(raw, evidence.parse(raw, parse_nccl_lines)) for raw in evidence.all("log")]
+    logs = [(raw, log) for raw, log in logs if log.messages or log.version]
+    if logs:
+        _logs(facts, logs)
+    checks = _checks(evidence)
+    if checks is not None:
+        facts.add("ras.checks", *checks)
+    tests = [record for raw in evidence.all("test") for record in _tests(evidence, raw)]
+    if tests:
+        facts.add("tests", tests, evidence.all("test")[0].place())
+
+
+def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
+    raw, log = max(logs, key=lambda one: one[1].ranks or 0)
+    place = raw.place()
+    messages = [message for _, one in logs for message in one.messages]
+    messages.sort(key=lambda one: not one.warn)
+    facts.add(
+        "log.lines",
+        [
+            {"text": one.text, "warn": one.warn, "line": one.line, "count": one.times}
+            for one in messages[:_MOST_MESSAGES]
+        ],
+        place,
+    )
+    vias: dict[tuple[str, str], int] = {}
+    for _, one in logs:
+        for via in one.vias:
+            vias[via.direction, via.via] = vias.get((via.direction, via.via), 0) + via.times
+    if vias:
+        facts.add(
+            "log.vias",
+            [
+                {"direction": way, "via": via, "gdr": "GDRDMA" in via, "count": count}
+                for (way, via), count in vias.items()
+            ],
+            place,
+        )
+    for name, value in (
+        ("nccl.version", log.version or next((o.version for _, o in logs if o.version), None)),
+        ("log.net", log.net),
+        ("log.net_devices", None if log.net_devices is None else list(log.net_devices)),
+        ("log.net_relaxed_ordering", log.relaxed_ordering),
+        ("log.bootstrap", log.bootstrap),
+        ("log.ranks", log.ranks),
+        ("log.nodes", log.nodes),
+        ("log.coll_channels", log.coll_channels),
+        ("log.nvls_channels", log.nvls_channels),
+    ):
+        if value is not None:
+            facts.add(name, value, place)
+    if log.graphs:
+        facts.add(
+            "log.graphs",
+            [
+                {
+                    "pattern": one.pattern,
+                    "channels": one.channels,
+                    "gb_per_s_intra": one.gb_per_s_intra,
+                    "gb_per_s_inter": one.gb_per_s_inter,
+                    "kind_intra": one.kind_intra,
+                    "kind_inter": one.kind_inter,
+                }
+                for one in log.graphs
+            ],
+            place,
+        )
+
+
+def _checks(evidence: Evidence) -> tuple[list[dict[str, Any]], str] | None:
+    found: list[dict[str, Any]] = []
+    source = ""
+    for raw in [*evidence.all("log"), *evidence.all("diagnostics")]:
+        for report in evidence.parse(raw, _diagnostics):
+            source = source or raw.place()
+            found += [
+                {"name": one.check, "status": "OK" if one.ok else "INFO", "text": one.text}
+                for one in report.results
+            ]
+    return (found, source) if found else None
+
+
+def _diagnostics(text: str) -> list[Any]:
+    return list(read_diagnostics(text.split("\n"))) if "NCCL DIAG " in text else []
+
+
+def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
+    samples = evidence.parse(raw, _samples)
+    text = evidence.parse(raw, str)
+    averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
+    hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
+    by_collective: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_collective.setdefault(sample.collective.value, []).append(sample)
+    found = []
+    for number, (_, group) in enumerate(by_collective.items()):
+        rates = [(_busbw(one), one.bytes) for one in group if one.time_us > 0]
+        peak, at = max(rates, default=(None, None))
+        ranks = max((one.ranks or 0 for one in group), default=0) or None
+        nodes = len(hosts) or max((one.nodes or 0 for one in group), default=0) or None
+        forced = {one.choice.algorithm.value for one in group if isinstance(one.choice, Choice)}
+        found.append(
+            {
+                "file": raw.source,
+                "collective": _TEST_NAMES.get(group[0].collective.value, group[0].collective.value),
+                "nodes": nodes,
+                "hosts": hosts,
+                "ranks": ranks,
+                "min_bytes": min(one.bytes for one in group),
+                "max_bytes": max(one.bytes for one in group),
+                "sizes": len({one.bytes for one in group}),
+                "avg_busbw_gb_per_s": averages[number] if number < len(averages) else None,
+                "peak_busbw_gb_per_s": peak,
+                "peak_bytes": at,
+                "gpus_per_node": ranks // nodes if ranks and nodes else None,
+                "algorithm": forced.pop() if len(forced) == 1 else None,
+            }
+        )
+    return found
+
+
+_TEST_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+}
+
+
+def _busbw(sample: Sample) -> float:
+    factor = sample.collective.bus_factor(sample.ranks) if sample.ranks else 1.0
+    return sample.bytes / sample.time_us / 1e3 * factor
+
+
+def _samples(text: str) -> list[Sample]:
+    report = FileReport(name="test", asked=False)
+    context = Context(
+        name="test", options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
+    )
+    found: list[Sample] = []
+    try:
+        for batch in read_text(io.BytesIO(text.encode()), context):
+            found += batch
+    except InputError:
+        return []
+    return [] if report.error is not None else found

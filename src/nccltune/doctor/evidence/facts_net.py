@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of network interfaces, RDMA ports, their GIDs and counters."""
+
+import re
+from typing import Any
+
+from nccltune.doctor.evidence.parsers import rdma_counters
+from nccltune.doctor.evidence.parsers.addresses import parse_addresses
+from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
+from nccltune.doctor.evidence.parsers.gids import Gid, is_gid, parse_show_gids
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
+from nccltune.doctor.evidence.parsers.rdma_ports import (
+    RdmaPort,
+    parse_rdma_ports,
+    phys_name,
+    state_name,
+)
+from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
+from nccltune.doctor.evidence.parsers.tree import Tree
+from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.facts import Facts
+
+_NET, _RDMA = "/sys/class/net/", "/sys/class/infiniband/"
+_KERNEL_MTUS = (4096, 2048, 1024, 512, 256)
+_ROCE_HEADERS = 96
+"""Bytes of an Ethernet frame's payload that RoCE may need for itself (rdma/ib_addr.h)."""
+_VERBS = re.compile(r"libibverbs\.so\.1\b")
+
+
+def add_net(evidence: Evidence, facts: Facts) -> None:
+    """Put in `nics`, `nic_counters`, `hcas`, `hca_counters`, `gids`, `rdma.verbs`, `rdma.dev`."""
+    _nics(evidence, facts)
+    _hcas(evidence, facts)
+    _counters(evidence, facts)
+    _verbs(evidence, facts)
+
+
+def _nics(evidence: Evidence, facts: Facts) -> None:
+    item = evidence.tree("net")
+    ethtool = evidence.parsed("ethtool", parse_ethtool)
+    told = {one.name: one for one in ethtool[0].interfaces} if ethtool is not None else {}
+    if item is None:
+        return
+    tree, raw = item
+    addresses = evidence.parsed("addresses", parse_addresses) or evidence.parsed(
+        "if_inet6", parse_addresses
+    )
+    names = sorted(
+        path[len(_NET) :]
+        for path in (*tree.links, *tree.values)
+        if path.startswith(_NET) and "/" not in path[len(_NET) :]
+    )
+    found = []
+    for name in dict.fromkeys(names):
+        values = {
+            key: tree.get(f"{_NET}{name}/{key}") for key in ("operstate", "speed", "mtu", "uevent")
+        }
+        target = tree.links.get(_NET + name)
+        tool = told.get(name)
+        virtual = "/virtual/" in target.text if target is not None else None
+        driver = tree.link(f"{_NET}{name}/device/driver") or (tool.driver if tool else None)
+        speed = whole(values["speed"])
+        rdma = next(
+            (
+                p.rpartition("/")[2]
+                for p in tree.values
+                if p.startswith(f"{_NET}{name}/device/infin")
+            ),
+            None,
+        )
+        found.append(
+            {
+                "name": name,
+                "driver": driver or _device_type(values["uevent"]),
+                "driver_version": tool.version if tool else None,
+                "bus_id": _last_bus_id(target.text if target is not None else "")
+                or (tool.bus_id if tool else None),
+                "virtual": virtual,
+                "state": values["operstate"],
+                # -1 is the kernel's word for a speed that nobody told it.
+                "speed_mbit_per_s": speed if speed is not None and speed > 0 else None,
+                "mtu": whole(values["mtu"]),
+                "addresses": addresses[0].get(name) if addresses is not None else None,
+                "numa": whole(tree.get(f"{_NET}{name}/device/numa_node")),
+                "rdma": rdma,
+            }
+        )
+    facts.add("nics", found, evidence.where(raw, "/sys/class/net"))
+
+
+def _device_type(uevent: str | None) -> str | None:
+    """What the kernel calls an interface without a device: bridge, bond, vlan."""
+    match = re.search(r"^DEVTYPE=(\w{1,32})$", uevent or "", re.M)
+    return {"bond": "bonding"}.get(match[1], match[1]) if match else None
+
+
+def _last_bus_id(target: str) -> str | None:
+    places = [found for part in target.split("/") if (found := bus_id(part)) is not None]
+    return places[-1] if places else None
+
+
+def _hcas(evidence: Evidence, facts: Facts) -> None:
+    told = _told_ports(evidence)
+    item = evidence.tree("rdma")
+    if item is None:
+        if told:
+            source = next(iter(told.values()))[1]
+            facts.add("hcas", [_told(port) for port, _ in told.values()], source)
+        _shown_gids(evidence, facts)
+        return
+    tree, raw = item
+    source = evidence.where(raw, "/sys/class/infiniband")
+    names = sorted(
+        {
+            path[len(_RDMA) :].partition("/")[0]
+            for path in (*tree.links, *tree.values)
+            if path.startswith(_RDMA)
+        }
+    )
+    nics = {nic["rdma"]: nic for nic in facts.value("nics") or [] if nic.get("rdma")}
+    records, gids = [], []
+    for name in names:
+        values = tree.children(_RDMA + name)
+        ports = sorted({rest.partition("/")[0] for rest in values.get("ports", {})})
+        for port in filter(str.isdecimal, ports):
+            record = _record(tree, name, int(port), nics.get(name))
+            extra = told.get((name, int(port)))
+            if extra is not None:
+                for key, value in _told(extra[0]).items():
+                    if record.get(key) is None or key == "mtu":
+                        record[key] = value if value is not None else record.get(key)
+            records.append(record)
+            if record["link_layer"] == "Ethernet":
+                gids += _gids(tree, name, int(port))
+    facts.add("hcas", records, source)
+    if not _shown_gids(evidence, facts):
+        facts.add("gids", [_gid(gid) for gid in gids], source)
+
+
+def _told_ports(evidence: Evidence) -> dict[tuple[str, int], tuple[RdmaPort, str]]:
+    found: dict[tuple[str, int], tuple[RdmaPort, str]] = {}
+    for name in ("ibv_devinfo", "ibstat", "ibstatus", "rdma-link"):
+        ports = evidence.parsed(name, parse_rdma_ports)
+        for port in ports[0].ports if ports is not None else ():
+            assert ports is not None
+            key = (port.name, port.port)
+            if key in found:
+                merged = {k: v for k, v in found[key][0]._asdict().items() if v is not None}
+                found[key] = (port._replace(**merged), found[key][1])
+            else:
+                found[key] = (port, ports[1].place(port.line))
+    return found
+
+
+def _told(port: RdmaPort) -> dict[str, Any]:
+    fields = port._asdict()
+    del fields["line"]
+    return fields
+
+
+def _record(tree: Tree, name: str, port: int, nic: dict[str, Any] | None) -> dict[str, Any]:
+    base, at = _RDMA + name, f"{_RDMA}{name}/ports/{port}/"
+    layer = tree.get(at + "link_layer")
+    state, phys = tree.get(at + "state"), tree.get(at + "phys_state")
+    target = tree.links.get(base)
+    netdev = tree.get(at + "gid_attrs/ndevs/0") or (nic["name"] if nic else None)
+    mtu = None
+    if layer == "Ethernet" and nic is not None and nic.get("mtu"):
+        room = nic["mtu"] - _ROCE_HEADERS
+        mtu = next((size for size in _KERNEL_MTUS if size <= room), None)
+    return {
+        "name": name,
+        "port": port,
+        "driver": tree.link(base + "/device/driver"),
+        "bus_id": bus_id(tree.link(base + "/device") or "")
+        or _last_bus_id(target.text if target else ""),
+        "numa": whole(tree.get(base + "/device/numa_node")),
+        "firmware": tree.get(base + "/fw_ver"),
+        "link_layer": layer,
+        "state": state_name(state) if state else None,
+        "phys_state": phys_name(phys) if phys else None,
+        "rate_gbit_per_s": real(tree.get(at + "rate")),
+        "mtu": mtu,
+        "sm_lid": whole(tree.get(at + "sm_lid")) if layer == "InfiniBand" else None,
+        "netdev": netdev,
+    }
+
+
+def _gids(tree: Tree, name: str, port: int) -> list[Gid]:
+    at = f"{_RDMA}{name}/ports/{port}/"
+    found = []
+    for path, value in tree.values.items():
+        if not path.startswith(at + "gids/"):
+            continue
+        index, gid = whole(path.rpartition("/")[2]), value.text.lower()
+        if index is not None and is_gid(gid):
+            kind = tree.get(f"{at}gid_attrs/types/{index}")
+            kind = {"IB/RoCE v1": "RoCE v1"}.get(kind or "", kind or "") or None
+            found.append(Gid(name, port, index, gid, kind, value.line))
+    return sorted(found)
+
+
+def _gid(gid: Gid) -> dict[str, Any]:
+    return {
+        "hca": gid.hca,
+        "port": gid.port,
+        "index": gid.number,
+        "gid": gid.gid,
+        "type": gid.type,
+        "ipv4": gid.is_ipv4,
+        "link_local": gid.is_link_local,
+    }
+
+
+def _shown_gids(evidence: Evidence, facts: Facts) -> bool:
+    shown = evidence.parsed("show_gids", parse_show_gids)
+    if shown is None:
+        return False
+    facts.add("gids", [_gid(gid) for gid in shown[0].gids], shown[1].place())
+    return True
+
+
+def _counters(evidence: Evidence, facts: Facts) -> None:
+    readings: list[dict[tuple[str, int, str], int]] = []
+    source = ""
+    for name in ("counters", "rdma-statistic", "perfquery"):
+        for raw in evidence.all(name):
+            if name == "counters":
+                found = evidence.parse(raw, _tree_counters)
+            else:
+                parsed = evidence.parse(raw, parse_rdma_counters)
+                found = {(one.hca, one.port, one.counter): one.value for one in parsed.counters}
+            readings.append(found)
+            source = source or (evidence.where(raw, "/sys/class/infiniband"))
+    if readings:
+        facts.add(
+            "hca_counters",
+            [
+                {"hca": hca, "port": port, "counter": counter, "value": value, "earlier": before}
+                for (hca, port, counter), value, before in _pairs(readings)
+            ],
+            source,
+        )
+    nic_readings = [
+        {(one.nic, one.name): one.value for one in evidence.parse(raw, parse_ethtool).counters}
+        for raw in evidence.all("ethtool")
+    ]
+    if any(nic_readings):
+        facts.add(
+            "nic_counters",
+            [
+                {"nic": nic, "counter": counter, "value": value, "earlier": before}
+                for (nic, counter), value, before in _pairs(nic_readings)
+            ],
+            evidence.all("ethtool")[-1].place(),
+        )
+
+
+def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
+    """Counters of the last reading that has them, beside the one before. Those that were always 0
+    are left out: they are most, and say nothing."""
+    last: dict[Any, int] = {}
+    before: dict[Any, int] = {}
+    for reading in readings:
+        for key, value in reading.items():
+            if key in last:
+                before[key] = last[key]
+            last[key] = value
+    return [
+        (key, value, before.get(key))
+        for key, value in sorted(last.items())
+        if value or before.get(key)
+    ]
+
+
+_COUNTER = re.compile(
+    r"^/sys/class/infiniband/(?P<hca>[\w.-]+)/ports/(?P<port>\d{1,3})/(?:hw_)?counters/"
+    r"(?P<name>\w{1,64}):(?P<value>\d{1,20})$",
+    re.M,
+)
+
+
+def _tree_counters(text: str) -> dict[tuple[str, int, str], int]:
+    # Half of a node's evidence are zeros here, so that this is no tree.
+    return {
+        (match["hca"], int(match["port"]), match["name"]): int(match["value"])
+        for match in _COUNTER.finditer(text)
+        if rdma_counters.wanted_counter(match["name"])
+    }
+
+
+def _verbs(evidence: Evidence, facts: Facts) -> None:
+    libraries, cached = evidence.tree("libraries"), evidence.text("ldconfig")
+    found = [path for path in (libraries[0].links if libraries else ()) if _VERBS.search(path)]
+    if found or (cached is not None and _VERBS.search(cached[0])):
+        facts.add("rdma.verbs", True, found[0] if found else "ldconfig -p")
+    elif libraries is not None and cached is not None:
+        facts.add("rdma.verbs", False, "ldconfig -p and the library path")
+    devices = evidence.tree("devices")
+    if devices is not None:
+        paths = [*devices[0].values, *devices[0].links]
+        has = any(path.startswith("/dev/infiniband/uverbs") for path in paths)
+        facts.add("rdma.dev", has, evidence.where(devices[1], "/dev/infiniband"))

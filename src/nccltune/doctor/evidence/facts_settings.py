@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of settings left over anywhere, of plugins, NCCL libraries and installed software."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.listed import parse_listed
+from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
+from nccltune.doctor.evidence.parsers.symbols import parse_plugins
+from nccltune.doctor.evidence.parsers.text import lines_of
+from nccltune.doctor.evidence.raw import Evidence
+from nccltune.doctor.evidence.redacting import kept_name, kept_value
+from nccltune.doctor.facts import Facts
+
+_CONFS = (
+    ("named-nccl-conf", "named_conf"),
+    ("user-nccl-conf", "user_conf"),
+    ("etc-nccl-conf", "system_conf"),
+)
+"""NCCL's files in the order in which they win: the first that sets a name does (misc/param.cc,
+NCCL 2.30); where NCCL_CONF_FILE names one, ~/.nccl.conf is not read."""
+_LIBNCCL = re.compile(r"(?P<path>/\S*libnccl\.so\.2\S*)\s*$", re.M)
+_FULL = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
+_PACKAGE = re.compile(r"^(?P<name>[a-z][\w.+-]{1,60})[ :]+(?P<version>[\w.+~:-]{1,60})\s*$")
+_SOFTWARE = {
+    "libfabric1": "libfabric",
+    "libfabric": "libfabric",
+    "libfabric-aws": "libfabric",
+    "rdma-core": "rdma-core",
+    "libibverbs1": "rdma-core",
+    "google-fast-socket": "fastsocket",
+    "aws-ofi-nccl": "aws-ofi-nccl",
+    "libnccl-ofi": "aws-ofi-nccl",
+}
+
+
+class _Setting(NamedTuple):
+    name: str
+    value: str
+    kind: str
+    where: str
+
+
+def add_settings(evidence: Evidence, facts: Facts) -> None:
+    """Put in `settings`, `plugins`, `nccl.*` and `node.software`."""
+    found = [*_environment(evidence), *_confs(evidence)]
+    known = evidence.get("env") is not None or bool(found)
+    in_force: set[str] = set()
+    records = []
+    for one in found:
+        records.append({**one._asdict(), "in_force": one.name not in in_force})
+        in_force.add(one.name)
+    others = [*_profiles(evidence), *_jobs(evidence), *_logged(evidence)]
+    for one in others:
+        records.append({**one._asdict(), "in_force": one.kind == "log"})
+    if known or others:
+        source = "environment, nccl.conf, start-up and job files"
+        facts.add("settings", records, source)
+    _plugins(evidence, facts)
+    _libraries(evidence, facts)
+    _software(evidence, facts)
+
+
+def _environment(evidence: Evidence) -> Iterator[_Setting]:
+    raw = evidence.get("env")
+    if raw is None:
+        return
+    text = evidence.parse(raw, str)
+    for _, line in lines_of(text):
+        name, sign, value = line.partition("=")
+        if sign and kept_name(name):
+            yield _Setting(name, kept_value(name, value), "environment", "environment")
+
+
+def _confs(evidence: Evidence) -> Iterator[_Setting]:
+    for name, kind in _CONFS:
+        raw = evidence.get(name)
+        if raw is None:
+            continue
+        first: dict[str, _Setting] = {}
+        # Of one file the first line counts: NCCL never sets what is set already.
+        for number, line in lines_of(evidence.parse(raw, str)):
+            key, sign, value = line.partition("=")
+            if sign and not line.startswith("#") and kept_name(key.strip()):
+                place = f"{raw.real or raw.source}:{number}"
+                first.setdefault(key, _Setting(key, kept_value(key, value), kind, place))
+        yield from first.values()
+
+
+def _profiles(evidence: Evidence) -> Iterator[_Setting]:
+    listed = evidence.parsed("profiles", parse_listed)
+    for line in listed[0] if listed is not None else ():
+        name, sign, value = line.text.strip().removeprefix("export ").strip().partition("=")
+        if sign and kept_name(name):
+            plain = value.strip().strip("'\"")
+            yield _Setting(name, kept_value(name, plain), "profile", f"{line.path}:{line.number}")
+
+
+def _jobs(evidence: Evidence) -> Iterator[_Setting]:
+    for raw in evidence.all("job"):
+        for one in evidence.parse(raw, _job):
+            value = kept_value(one.name, one.value)
+            yield _Setting(one.name, value, "job_file", raw.place(one.line))
+
+
+def _job(text: str) -> list[Any]:
+    return list(parse_job_settings(text, kept_name))
+
+
+def _logged(evidence: Evidence) -> Iterator[_Setting]:
+    for raw in evidence.all("log"):
+        for one in evidence.parse(raw, parse_nccl_lines).settings:
+            yield _Setting(one.name, kept_value(one.name, one.value), "log", raw.place(one.line))
+
+
+def _plugins(evidence: Evidence, facts: Facts) -> None:
+    found = evidence.parsed("plugins", parse_plugins)
+    if found is None:
+        return
+    facts.add(
+        "plugins",
+        [
+            {
+                "path": one.path,
+                "kind": one.kind,
+                "named_by": one.named_by,
+                "net_symbols": one.of("ncclNetPlugin", "ncclCollNetPlugin"),
+                "tuner_symbols": one.of("ncclTunerPlugin"),
+            }
+            for one in found[0].plugins
+        ],
+        evidence.where(found[1], "the ELF files' symbols"),
+    )
+
+
+def _libraries(evidence: Evidence, facts: Facts) -> None:
+    versions: dict[str, str | None] = {}
+    source = "library path"
+    libraries = evidence.tree("libraries")
+    if libraries is not None:
+        tree, raw = libraries
+        source = evidence.where(raw, source)
+        for path, target in tree.links.items():
+            if "libnccl.so" not in path:
+                continue
+            said = re.search(r"NCCL version (\d+\.\d+\.\d+)", tree.get(path) or "")
+            full = _FULL.search(target.text)
+            versions[path] = said[1] if said else full[1] if full else None
+    cached = evidence.text("ldconfig")
+    if cached is not None:
+        for match in _LIBNCCL.finditer(cached[0]):
+            full = _FULL.search(match["path"])
+            versions.setdefault(match["path"], full[1] if full else None)
+    if libraries is None and cached is None:
+        return
+    facts.add(
+        "nccl.libraries",
+        [{"path": path, "version": version} for path, version in versions.items()],
+        source,
+    )
+    # A log's word is that of jobs themselves, and is put in by `facts_log`.
+    first = next((version for version in versions.values() if version), None)
+    if first is not None and "nccl.version" not in facts:
+        facts.add("nccl.version", first, next(path for path, v in versions.items() if v == first))
+
+
+def _software(evidence: Evidence, facts: Facts) -> None:
+    found: dict[str, str] = {}
+    for name in ("packages", "efa-packages"):
+        text = evidence.text(name)
+        for _, line in lines_of(text[0]) if text is not None else ():
+            match = _PACKAGE.match(line.strip())
+            if match is not None and match["name"] in _SOFTWARE:
+                found.setdefault(_SOFTWARE[match["name"]], match["version"])
+            elif "EFA installer version" in line:
+                found["efa-installer"] = line.rpartition(":")[2].strip()[:40]
+    ofed = evidence.text("ofed")
+    if ofed is not None and ofed[0].strip():
+        found["ofed"] = ofed[0].strip().rstrip(":")[:60]
+    cuda = evidence.text("cuda-version")
+    if cuda is not None:
+        found["cuda"] = _cuda(cuda[0])
+    libraries = evidence.tree("libraries")
+    for target in libraries[0].links.values() if libraries is not None else ():
+        match = re.search(r"lib(fabric|ibverbs)\.so\.(\d+(?:\.\d+)*)$", target.text)
+        if match is not None:
+            name = "libfabric" if match[1] == "fabric" else "rdma-core"
+            found.setdefault(name, "")
+    for plugin in facts.value("plugins") or []:
+        folder = plugin["path"].lower()
+        if "ofi" in folder:
+            found.setdefault("aws-ofi-nccl", "")
+        elif "fastsocket" in folder or "fast-socket" in folder or "fast_socket" in folder:
+            found.setdefault("fastsocket", "")
+    if any(evidence.get(name) for name in ("packages", "libraries", "ofed", "cuda-version")):
+        facts.add("node.software", dict(sorted(found.items())), "packages and library names")
+
+
+def _cuda(text: str) -> str:
+    try:
+        version = json.loads(text)["cuda"]["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return version[:40] if isinstance(version, str) else ""

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read a running node: files and tools side by side, each with a deadline, none needing root."""
+
+import os
+import pwd
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from nccltune.doctor.evidence import redacting
+from nccltune.doctor.evidence.catalogue import (
+    COMMANDS,
+    ETHTOOL,
+    LOGIND,
+    PACKAGES,
+    PCI_CLASSES,
+    PROFILES,
+    QUICK_S,
+    SERVICES,
+    TEXTS,
+    VALUES,
+    Command,
+    Values,
+)
+from nccltune.doctor.evidence.files import Unread, below, matching, read_file, read_values
+from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
+from nccltune.doctor.evidence.plugins import libraries_text, plugins_text
+from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
+from nccltune.doctor.evidence.tools import Output, run_all
+
+Runner = Callable[[list[Command]], Mapping[str, Output]]
+
+
+class _Job(NamedTuple):
+    """Something to read in a thread of its own: what it does, and whose file it is."""
+
+    name: str
+    source: str
+    work: Callable[[], tuple[bytes, list[str]]]
+    real: str = ""
+
+
+def gather(
+    root: Path = Path("/"),
+    *,
+    environment: Mapping[str, str] | None = None,
+    runner: Runner | None = None,
+    cache: Cache | None = None,
+) -> Evidence:
+    """Everything of a running node that can be read without root rights.
+
+    With another `root` than `/` tools are only run by a `runner` that is given. What could not be
+    read stands in the result's `problems`.
+    """
+    environment = dict(os.environ if environment is None else environment)
+    if runner is None and root == Path("/"):
+        runner = run_all
+    evidence = Evidence(_host(root), live=True, cache=cache)
+    outputs: dict[str, Output] = {}
+    tools = threading.Thread(
+        target=lambda: outputs.update(_tools(root, runner)), name="tools", daemon=True
+    )
+    if runner is not None:
+        tools.start()
+    _read_jobs(_jobs(root, environment), evidence)
+    if runner is not None:
+        # run_all keeps its own deadlines.
+        tools.join()
+        for name, output in sorted(outputs.items()):
+            _put_output(evidence, name, output)
+    return evidence
+
+
+def _host(root: Path) -> str:
+    if root == Path("/"):
+        return os.uname().nodename
+    try:
+        return read_file(below(root, "/proc/sys/kernel/hostname")).decode().strip() or "node"
+    except (Unread, UnicodeDecodeError):
+        return "node"
+
+
+def _jobs(root: Path, environment: Mapping[str, str]) -> list[_Job]:
+    jobs = [_values_job(root, item) for item in VALUES]
+    jobs += [_text_job(root, text.name, text.path) for text in TEXTS]
+    home = _home(root)
+    if environment.get("NCCL_CONF_FILE"):
+        jobs.append(_text_job(root, "named-nccl-conf", environment["NCCL_CONF_FILE"]))
+    elif home:
+        jobs.append(_text_job(root, "user-nccl-conf", f"{home}/.nccl.conf"))
+    jobs.append(
+        _Job(
+            "env",
+            "environment",
+            lambda: (redacting.plain_environment(environment.items()).encode(), []),
+        )
+    )
+    jobs.append(_Job("logind", "/etc/systemd/logind.conf", lambda: _listed(root, LOGIND, home, "")))
+    jobs.append(_Job("profiles", "start-up files", lambda: _listed(root, PROFILES, home, "=")))
+    jobs.append(_Job("libraries", "library path", lambda: (libraries_text(root, environment), [])))
+    if root == Path("/") and os.geteuid() == 0 and shutil.which("lspci") is None:
+        jobs.append(_Job("pci-config", "/sys/bus/pci/devices/*/config", _configs))
+    jobs.append(_Job("plugins", "library path", lambda: plugins_text(root, environment)))
+    return jobs
+
+
+def _values_job(root: Path, item: Values) -> _Job:
+    def work() -> tuple[bytes, list[str]]:
+        text, problems = read_values(root, item)
+        return text.encode(), problems
+
+    first = (*item.patterns, *item.links)[0]
+    return _Job(item.name, first.partition("*")[0].rstrip("/") or first, work)
+
+
+def _text_job(root: Path, name: str, path: str) -> _Job:
+    def work() -> tuple[bytes, list[str]]:
+        data = read_file(below(root, path))
+        return plain(name, data), []
+
+    return _Job(name, path, work, path)
+
+
+def plain(name: str, data: bytes) -> bytes:
+    """An item as it may leave the node, or be shown."""
+    text = data.decode(errors="replace")
+    if name == "cmdline":
+        text = redacting.plain_cmdline(text)
+    elif name in ("etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"):
+        text = redacting.plain_conf(text)
+    elif name == "cpuinfo":
+        text = _first_cpu(text)
+    elif name == "ldconfig":
+        text = redacting.plain_libraries(text)
+    elif name == "dmesg":
+        text = redacting.plain_log(text)
+    elif name.startswith(("nvidia-smi", "nvlink", "ibv_devinfo", "lspci", "addresses", "ethtool")):
+        text = redacting.plain_text(text)
+    return text.encode()
+
+
+def _configs() -> tuple[bytes, list[str]]:
+    """What lspci would print of access control and read requests, where it is not installed."""
+    root, out = Path("/"), []
+    for path in matching(root, "/sys/bus/pci/devices/*/config"):
+        folder = path.removesuffix("/config")
+        try:
+            kind, vendor, device = (
+                read_file(Path(f"{folder}/{name}"), 64).decode().strip()
+                for name in ("class", "vendor", "device")
+            )
+            if kind.startswith(PCI_CLASSES):
+                config = parse_pci_config(read_file(Path(path), 8192))
+                ids = kind[2:6], vendor[2:], device[2:]
+                out.append(render_pci_config(folder.rpartition("/")[2], *ids, config))
+        except (Unread, UnicodeDecodeError):
+            continue
+    return "\n".join(out).encode(), []
+
+
+def _first_cpu(text: str) -> str:
+    """/proc/cpuinfo of one processor, and the packages of all."""
+    first = text.partition("\n\n")[0]
+    packages = sorted({line for line in text.split("\n") if line.startswith("physical id")})
+    return "\n".join([first, *packages]) + "\n"
+
+
+def _home(root: Path) -> str:
+    """NCCL asks the password file, not $HOME (misc/param.cc, NCCL 2.30)."""
+    if root != Path("/"):
+        return "/root"
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
+
+
+def _listed(
+    root: Path, patterns: tuple[str, ...], home: str, wanted: str
+) -> tuple[bytes, list[str]]:
+    """Lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`): those that set what is looked
+    at where `wanted` is "=", else all that are no comment."""
+    out, problems = [], []
+    for pattern in patterns:
+        for path in matching(root, pattern.replace("~", home, 1)):
+            try:
+                text = read_file(below(root, path), 1 << 20).decode(errors="replace")
+            except Unread as error:
+                problems.append(f"{path}: {error}")
+                continue
+            for number, line in enumerate(text.split("\n"), 1):
+                shown = _setting_line(line) if wanted else line.strip()
+                if shown and not shown.startswith("#"):
+                    out.append(f"{path}:{number}:{shown}")
+    return "".join(f"{line}\n" for line in out).encode(), problems
+
+
+def _setting_line(line: str) -> str:
+    """`NAME=value` where a line of a shell sets something that is looked at, else nothing."""
+    words = line.strip().removeprefix("export ").lstrip()
+    name, sign, value = words.partition("=")
+    if not sign or not redacting.kept_name(name):
+        return ""
+    return f"{name}={redacting.kept_value(name, value.strip())}"
+
+
+def _read_jobs(jobs: list[_Job], evidence: Evidence) -> None:
+    """Run the jobs in threads and take what is ready in time: a file of a dead file server, or of
+    a device that does not answer, must not hold the rest up."""
+    results: dict[str, tuple[bytes, list[str]] | Unread] = {}
+
+    def work(job: _Job) -> None:
+        try:
+            results[job.name] = job.work()
+        except Unread as error:
+            results[job.name] = error
+
+    threads = [threading.Thread(target=work, args=(job,), daemon=True) for job in jobs]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + QUICK_S
+    for job, thread in zip(jobs, threads, strict=True):
+        thread.join(max(0.0, until - time.monotonic()))
+        result = results.get(job.name)
+        if result is None:
+            evidence.problems.append(f"{job.source}: did not answer within {QUICK_S:g} s")
+        elif isinstance(result, Unread):
+            if str(result):
+                evidence.problems.append(f"{job.source}: {result}")
+        else:
+            data, problems = result
+            evidence.problems += problems
+            evidence.put(Raw(job.name, job.source, data, bool(job.real), job.real))
+
+
+def _tools(root: Path, runner: Runner | None) -> Mapping[str, Output]:
+    assert runner is not None
+    return runner(commands_for(root))
+
+
+def commands_for(root: Path) -> list[Command]:
+    """The tools to run on a node: `ethtool` once an interface, services all in one."""
+    commands = list(COMMANDS)
+    for name in _interfaces(root):
+        commands += [
+            Command(f"ethtool{option} {name}", ("ethtool", option, name)) for option in ETHTOOL
+        ]
+    # is-active says so by its exit code as well: 3 and 4 are answers.
+    commands.append(
+        Command(
+            "services",
+            ("systemctl", "show", "-p", "Id,LoadState,ActiveState", *SERVICES),
+        )
+    )
+    commands.append(
+        Command(
+            "packages",
+            ("dpkg-query", "-W", "-f", "${Package} ${Version}\n", *PACKAGES),
+            fine=(0, 1),
+        )
+    )
+    return commands
+
+
+def _interfaces(root: Path) -> list[str]:
+    """Interfaces with a device behind them."""
+    try:
+        folder = below(root, "/sys/class/net")
+        return sorted(path.name for path in folder.iterdir() if (path / "device").exists())[:64]
+    except OSError:
+        return []
+
+
+def _put_output(evidence: Evidence, name: str, output: Output) -> None:
+    if output.problem is not None:
+        evidence.problems.append(output.problem)
+    if output.problem is not None and not output.data:
+        return
+    head, _, interface = name.partition(" ")
+    if head in ("ethtool-i", "ethtool-S"):
+        # Both options of all interfaces go into one item, each below its interface's name.
+        before = evidence.get("ethtool")
+        data = (before.data if before else b"") + f"== {interface}\n".encode()
+        whole = Raw("ethtool", "ethtool", data + plain("ethtool", output.data), is_file=False)
+        evidence.replace(whole)
+        return
+    words = next((c.words for c in COMMANDS if c.name == name), (name,))
+    evidence.put(Raw(name, " ".join(words), plain(name, output.data), is_file=False))

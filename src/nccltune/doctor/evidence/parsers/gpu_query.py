@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nvidia-smi` tells of GPUs, in one form whichever way it was asked.
+
+Three ways: `--query-gpu=... --format=csv`, `-q -x` (XML) and `-q` (text); drivers 450 to 580. The
+XML is searched for its elements, never given to an XML parser: it has no need of one, and a
+hostile file no hold on it.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import bus_id, lines_of, real, whole
+
+# Bits of the mask of clock event reasons that tell of a fault or a limit (nvml.h, driver 580).
+_BITS = {
+    0x04: "sw_power_cap",
+    0x08: "hw_slowdown",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+}
+_MOST_GPUS = 256
+_NO_VALUE = frozenset({"", "N/A", "[N/A]", "[Not Supported]", "Not Supported", "[Unknown Error]"})
+# Compute capability by architecture, for the ways that do not tell it.
+_BY_ARCHITECTURE = {"Volta": 70, "Turing": 75, "Ada Lovelace": 89, "Ada": 89, "Hopper": 90}
+_BY_NAME = (
+    (re.compile(r"\b(?:A100|A800|A30)\b"), 80),
+    (re.compile(r"\b(?:A10G?|A16|A2|A40|RTX A\d+|RTX 30\d0)\b"), 86),
+    (re.compile(r"\bG?B300\b"), 103),
+    (re.compile(r"\bG?B200\b"), 100),
+    (re.compile(r"\b(?:RTX PRO|RTX 50\d0)\b"), 120),
+)
+
+
+class GpuState(NamedTuple):
+    """A GPU; None is what was not told."""
+
+    line: int
+    number: int | None
+    bus_id: str | None
+    name: str | None
+    sm: int | None = None
+    driver: str | None = None
+    memory_mib: int | None = None
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    utilization_pct: int | None = None
+    persistence: bool | None = None
+    slowdowns: tuple[str, ...] | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    temperature_c: int | None = None
+    ecc_uncorrected: int | None = None
+    mig: bool | None = None
+    fabric_state: str | None = None
+    fabric_status: str | None = None
+    addressing: str | None = None
+
+
+class GpuQuery(NamedTuple):
+    """The GPUs of an output; `problem` is what nvidia-smi says where it failed."""
+
+    gpus: tuple[GpuState, ...]
+    unread: int
+    problem: str | None
+
+
+QUERY = (
+    "index,pci.bus_id,name,driver_version,memory.total,persistence_mode,utilization.gpu,"
+    "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,"
+    "clocks_throttle_reasons.active,clocks.current.sm,clocks.max.sm,temperature.gpu,"
+    "ecc.errors.uncorrected.volatile.total,mig.mode.current"
+)
+"""Fields that drivers 450 to 580 know; one that a driver does not know makes the query fail."""
+QUERY_NEW = "index,compute_cap,fabric.state,fabric.status"
+"""Fields of newer drivers (compute_cap 510, fabric 525)."""
+
+
+def parse_gpu_query(text: str) -> GpuQuery:
+    """Read any of the three forms. Several CSV tables in one text are put together by index."""
+    if "<nvidia_smi_log" in text or "<gpu id=" in text:
+        return _xml(text)
+    if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
+        return _text(text)
+    return _csv(text)
+
+
+def _made(line: int, index: int | None, said: Callable[[str], str | None]) -> GpuState:
+    """A state from a function that gives the value of a field by its name in CSV, or None."""
+
+    def value(name: str) -> str | None:
+        found = said(name)
+        return None if found is None or found.strip() in _NO_VALUE else found.strip()
+
+    def switched(name: str) -> bool | None:
+        found = value(name)
+        return None if found is None else found.lower() in ("enabled", "yes")
+
+    name = value("name")
+    capability = real(value("compute_cap"))
+    place = value("pci.bus_id")
+    return GpuState(
+        line=line,
+        number=index if index is not None else whole(value("index")),
+        bus_id=bus_id(place) if place else None,
+        name=name,
+        sm=round(capability * 10) if capability else _sm(name, value("architecture")),
+        driver=value("driver_version"),
+        memory_mib=whole(value("memory.total")),
+        pcie_gen=whole(value("pcie.link.gen.current")),
+        pcie_gen_max=whole(value("pcie.link.gen.max")),
+        pcie_width=whole(value("pcie.link.width.current")),
+        pcie_width_max=whole(value("pcie.link.width.max")),
+        utilization_pct=whole(value("utilization.gpu")),
+        persistence=switched("persistence_mode"),
+        slowdowns=_slowdowns(value("clocks_event_reasons.active")),
+        sm_clock_mhz=whole(value("clocks.current.sm")),
+        sm_clock_max_mhz=whole(value("clocks.max.sm")),
+        temperature_c=whole(value("temperature.gpu")),
+        ecc_uncorrected=whole(value("ecc.errors.uncorrected.volatile.total")),
+        mig=switched("mig.mode.current"),
+        fabric_state=_word(value("fabric.state")),
+        fabric_status=_word(value("fabric.status")),
+        addressing=value("addressing_mode"),
+    )
+
+
+def _word(text: str | None) -> str | None:
+    return None if text is None else "_".join(text.lower().split())
+
+
+def _sm(name: str | None, architecture: str | None) -> int | None:
+    if architecture in _BY_ARCHITECTURE:
+        return _BY_ARCHITECTURE[architecture]
+    return next((sm for pattern, sm in _BY_NAME if name and pattern.search(name)), None)
+
+
+def _slowdowns(mask: str | None) -> tuple[str, ...] | None:
+    if mask is None:
+        return None
+    if "," in mask or not mask[:1].isdigit():
+        # The other forms come as names already.
+        return tuple(name for name in mask.split(",") if name in _BITS.values())
+    bits = whole(mask)
+    return None if bits is None else tuple(name for bit, name in _BITS.items() if bits & bit)
+
+
+def _csv(text: str) -> GpuQuery:
+    header: list[str] = []
+    rows: dict[int, tuple[int, dict[str, str]]] = {}
+    unread, problem = 0, None
+    for number, line in lines_of(text):
+        cells = [cell.strip() for cell in line.split(",")]
+        if cells[0] == "index":
+            header = [_field(cell) for cell in cells]
+        elif header and len(cells) == len(header) and cells[0].isdecimal() and len(cells[0]) < 6:
+            at, row = rows.setdefault(int(cells[0]), (number, {}))
+            row.update(zip(header, cells, strict=True))
+        elif _is_failure(line):
+            problem = line.strip()[:200]
+        else:
+            unread += 1
+    gpus = [_made(at, index, row.get) for index, (at, row) in sorted(rows.items())]
+    return GpuQuery(tuple(gpus), unread, problem)
+
+
+def _field(cell: str) -> str:
+    """A column's name without its unit, the older names in the newer form."""
+    return cell.partition(" [")[0].replace("clocks_throttle_reasons.", "clocks_event_reasons.")
+
+
+def _is_failure(line: str) -> bool:
+    return line.startswith(
+        ("NVIDIA-SMI has failed", "Failed to ", "No devices were found", "Field ", "Unable to ")
+    )
+
+
+# Where each field stands in the XML: section (empty: anywhere in the GPU), elements to try.
+_ELEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "pci.bus_id": ("pci", ("pci_bus_id",)),
+    "name": ("", ("product_name",)),
+    "architecture": ("", ("product_architecture",)),
+    "addressing_mode": ("", ("addressing_mode",)),
+    "memory.total": ("fb_memory_usage", ("total",)),
+    "persistence_mode": ("", ("persistence_mode",)),
+    "utilization.gpu": ("utilization", ("gpu_util",)),
+    "pcie.link.gen.current": ("pcie_gen", ("current_link_gen",)),
+    "pcie.link.gen.max": ("pcie_gen", ("max_link_gen",)),
+    "pcie.link.width.current": ("link_widths", ("current_link_width",)),
+    "pcie.link.width.max": ("link_widths", ("max_link_width",)),
+    "clocks.current.sm": ("clocks", ("sm_clock",)),
+    "clocks.max.sm": ("max_clocks", ("sm_clock",)),
+    "temperature.gpu": ("temperature", ("gpu_temp",)),
+    "mig.mode.current": ("mig_mode", ("current_mig",)),
+    "fabric.state": ("fabric", ("state",)),
+    "fabric.status": ("fabric", ("status",)),
+}
+_ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
+
+
+def _xml(text: str) -> GpuQuery:
+    driver = _element(text[:4096], "driver_version")
+    gpus, line, unread = [], 1, 0
+    head, *blocks = re.split(r"(?=<gpu id=)", text)
+    line += head.count("\n")
+    for index, block in enumerate(blocks[:_MOST_GPUS]):
+        state = _made(line, index, _finder(block, driver))
+        if state.bus_id is None and state.name is None:
+            unread += 1
+        else:
+            gpus.append(state)
+        line += block.count("\n")
+    return GpuQuery(tuple(gpus), unread + max(0, len(blocks) - _MOST_GPUS), None)
+
+
+def _finder(block: str, driver: str | None) -> Callable[[str], str | None]:
+    def said(name: str) -> str | None:
+        if name == "driver_version":
+            return driver
+        if name == "clocks_event_reasons.active":
+            return _reasons(block)
+        if name == "ecc.errors.uncorrected.volatile.total":
+            return _volatile(block)
+        if name not in _ELEMENTS:
+            return None
+        section, elements = _ELEMENTS[name]
+        part = _section(block, section) if section else block
+        found = (_element(part, element) for element in elements)
+        return next((value for value in found if value is not None), None)
+
+    return said
+
+
+def _section(block: str, name: str) -> str:
+    start = block.find(f"<{name}>")
+    end = block.find(f"</{name}>", start)
+    return block[start:end] if 0 <= start < end else ""
+
+
+def _element(block: str, name: str) -> str | None:
+    start = block.find(f"<{name}>")
+    if start < 0:
+        return None
+    start += len(name) + 2
+    end = block.find("<", start, start + 200)
+    return block[start:end].strip() if end >= 0 else None
+
+
+def _reasons(block: str) -> str | None:
+    part = _section(block, "clocks_event_reasons") or _section(block, "clocks_throttle_reasons")
+    if not part:
+        return None
+    names = re.findall(r"_reason_([a-z_]+)>\s*Active\s*<", part)
+    return ",".join(names) + ","
+
+
+def _volatile(block: str) -> str | None:
+    part = _section(block, "volatile")
+    counts = [whole(_element(part, name)) for name in (*_ECC, "dram_uncorrectable")]
+    if all(count is None for count in counts):
+        # Older GPUs: one sum for both kinds of memory.
+        return _element(_section(part, "double_bit"), "total")
+    return str(sum(count or 0 for count in counts))
+
+
+# Where each field stands in the text form: titles of sections and label, joined by slashes.
+_LABELS = {
+    "name": "Product Name",
+    "architecture": "Product Architecture",
+    "addressing_mode": "Addressing Mode",
+    "pci.bus_id": "PCI/Bus Id",
+    "memory.total": "FB Memory Usage/Total",
+    "persistence_mode": "Persistence Mode",
+    "utilization.gpu": "Utilization/GPU",
+    "pcie.link.gen.current": "PCI/GPU Link Info/PCIe Generation/Current",
+    "pcie.link.gen.max": "PCI/GPU Link Info/PCIe Generation/Max",
+    "pcie.link.width.current": "PCI/GPU Link Info/Link Width/Current",
+    "pcie.link.width.max": "PCI/GPU Link Info/Link Width/Max",
+    "clocks.current.sm": "Clocks/SM",
+    "clocks.max.sm": "Max Clocks/SM",
+    "temperature.gpu": "Temperature/GPU Current Temp",
+    "mig.mode.current": "MIG Mode/Current",
+    "fabric.state": "Fabric/State",
+    "fabric.status": "Fabric/Status",
+}
+_ROW = re.compile(r"^(?P<indent> *)(?P<label>[^:]+?) *(?:: (?P<value>.*))?$")
+
+
+def _text(text: str) -> GpuQuery:
+    gpus: list[GpuState] = []
+    driver = re.search(r"^Driver Version\s*: (\S+)", text, re.M)
+    fields: dict[str, str] = {}
+    start = 0
+    titles: list[tuple[int, str]] = []
+
+    def done() -> None:
+        if fields:
+            fields["driver"] = driver[1] if driver else ""
+            gpus.append(_made(start, len(gpus), _labels(dict(fields))))
+        fields.clear()
+
+    for number, line in lines_of(text):
+        if line.startswith("GPU "):
+            done()
+            start, titles = number, []
+            # Older drivers call the section's bus id alike; the title has it always.
+            fields["PCI/Bus Id"] = line[4:].strip()
+            continue
+        match = _ROW.match(line) if start else None
+        if match is None:
+            continue
+        indent = len(match["indent"])
+        while titles and titles[-1][0] >= indent:
+            titles.pop()
+        path = "/".join([*(title for _, title in titles), match["label"].strip()])
+        if match["value"] is None:
+            titles.append((indent, match["label"].strip()))
+        else:
+            fields.setdefault(path, match["value"])
+    done()
+    return GpuQuery(tuple(gpus), 0, None)
+
+
+def _labels(fields: dict[str, str]) -> Callable[[str], str | None]:
+    def said(name: str) -> str | None:
+        if name == "driver_version":
+            return fields.get("driver")
+        if name == "clocks_event_reasons.active":
+            reasons = [
+                path.rpartition("/")[2].lower().replace(" ", "_")
+                for path, value in fields.items()
+                if path.startswith(("Clocks Event Reasons/", "Clocks Throttle Reasons/"))
+                and value.strip() == "Active"
+            ]
+            known = any(path.startswith(("Clocks Event R", "Clocks Throttle R")) for path in fields)
+            return ",".join(reasons) + "," if known else None
+        if name == "ecc.errors.uncorrected.volatile.total":
+            counts = [
+                count
+                for path, value in fields.items()
+                if path.startswith("ECC Errors/Volatile/")
+                and "Uncorrectable" in path
+                and (count := whole(value)) is not None
+            ]
+            return str(sum(counts)) if counts else None
+        label = _LABELS.get(name)
+        return fields.get(label) if label else None
+
+    return said

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings in job files: shell and batch scripts, mpirun and srun lines, Kubernetes manifests.
+
+What a launcher makes of a line is the linter's subject (`launch/lint`); here each setting counts
+that stands in the file, with its line.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+_ASSIGNED = re.compile(
+    r"(?:^|[\s,;'\"=(])(?P<name>[A-Z][A-Z0-9_]{2,80})="
+    r"(?P<value>\"(?:[^\"\\]|\\.){0,2000}\"|'[^']{0,2000}'|(?:[^\s'\",;)]|,(?![A-Z][A-Z0-9_]*=))*)"
+)
+# hydra's -genv NAME VALUE and -env NAME VALUE.
+_TWO_WORDS = re.compile(r"-g?env\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s=]+)")
+_YAML_NAME = re.compile(r"^\s*(?:-\s+)?name:\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?\s*$")
+_YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:\s*(?P<value>.*?)\s*$")
+_YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s+(?P<value>\S.*?)\s*$")
+
+
+class JobSetting(NamedTuple):
+    """A setting and where it stands."""
+
+    name: str
+    value: str
+    line: int
+
+
+def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSetting]:
+    """Settings of a job file whose names `kept` accepts. Comments are left out, `#SBATCH` is not
+    one."""
+    found: list[JobSetting] = []
+    named: tuple[str, int] | None = None
+    for number, line in lines_of(text):
+        shown = line.strip()
+        if shown.startswith("#") and not shown.startswith("#SBATCH"):
+            continue
+        value = _YAML_VALUE.match(line)
+        if value is not None and named is not None:
+            found.append(JobSetting(named[0], _bare(value["value"]), named[1]))
+            named = None
+            continue
+        match = _YAML_NAME.match(line)
+        named = (match["name"], number) if match and kept(match["name"]) else None
+        if match is not None:
+            continue
+        entry = _YAML_ENTRY.match(line)
+        matches = [entry] if entry is not None else []
+        matches += [*_ASSIGNED.finditer(line), *_TWO_WORDS.finditer(line)]
+        # Slurm's list is parted by commas; elsewhere they belong to values.
+        listed = "--export" in line
+        found += [
+            JobSetting(
+                one["name"],
+                _bare(one["value"].partition(",")[0] if listed else one["value"]),
+                number,
+            )
+            for one in matches
+            if kept(one["name"])
+        ]
+    return found
+
+
+def _bare(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short texts of the kernel: loaded modules, /proc/cpuinfo or lscpu, /proc/self/status, free
+memory of a file system, huge pages."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import cpu_list, lines_of, whole
+
+_MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
+_SYS_NICE = 23
+SIZES = {"1K-blocks": 1024, "1024-blocks": 1024, "512-blocks": 512, "1B-blocks": 1}
+
+
+def parse_modules(text: str) -> list[str]:
+    """Names of modules in `/proc/modules` or `lsmod`, with underscores, sorted."""
+    found = set()
+    for _, line in lines_of(text):
+        match = _MODULE.match(line)
+        if match is not None:
+            found.add(match["name"].replace("-", "_"))
+    return sorted(found)
+
+
+class Cpus(NamedTuple):
+    """The processor; None is what the text does not say."""
+
+    vendor: str | None = None
+    family: int | None = None
+    model: int | None = None
+    sockets: int | None = None
+    numa_nodes: int | None = None
+    online: int | None = None
+    virtual: bool | None = None
+
+
+def parse_cpus(text: str) -> Cpus:
+    """Read `/proc/cpuinfo` (all of it, or its first processor with all `physical id` lines) or
+    `lscpu` in English."""
+    if re.search(r"^(?:processor|vendor_id|CPU implementer)\s*:", text, re.M):
+        return _cpuinfo(text)
+    fields = _fields(text)
+    virtual = "Hypervisor vendor" in fields or "hypervisor" in fields.get("Flags", "").split()
+    return Cpus(
+        vendor=fields.get("Vendor ID"),
+        family=whole(fields.get("CPU family")),
+        model=whole(fields.get("Model")),
+        sockets=whole(fields.get("Socket(s)")),
+        numa_nodes=whole(fields.get("NUMA node(s)")),
+        online=_count(fields.get("On-line CPU(s) list")),
+        virtual=virtual if fields else None,
+    )
+
+
+def _cpuinfo(text: str) -> Cpus:
+    fields = _fields(text)
+    packages = {match[1].strip() for match in re.finditer(r"^physical id\s*:(.*)$", text, re.M)}
+    flags = fields.get("flags")
+    return Cpus(
+        vendor=fields.get("vendor_id") or ("ARM" if "CPU implementer" in fields else None),
+        family=whole(fields.get("cpu family")),
+        model=whole(fields.get("model")),
+        sockets=len(packages) or None,
+        virtual="hypervisor" in flags.split() if flags is not None else None,
+    )
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The first value of each `name: value`."""
+    found: dict[str, str] = {}
+    for _, line in lines_of(text):
+        name, sign, value = line.partition(":")
+        if sign:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _count(text: str | None) -> int | None:
+    cpus = cpu_list(text) if text else None
+    return len(cpus) if cpus else None
+
+
+class Status(NamedTuple):
+    """Of `/proc/self/status`: CPUs allowed, whether CAP_SYS_NICE is held, whether seccomp filters
+    system calls."""
+
+    cpus: list[int] | None
+    sys_nice: bool | None
+    seccomp: bool | None
+
+
+def parse_status(text: str) -> Status:
+    """Read `/proc/PID/status`."""
+    fields = _fields(text)
+    capabilities = fields.get("CapEff", "")
+    held = None
+    if re.fullmatch(r"[0-9a-fA-F]{1,16}", capabilities):
+        held = bool(int(capabilities, 16) >> _SYS_NICE & 1)
+    filters = whole(fields.get("Seccomp"))
+    return Status(
+        cpu_list(fields["Cpus_allowed_list"]) if "Cpus_allowed_list" in fields else None,
+        held,
+        None if filters is None else filters == 2,
+    )
+
+
+class Space(NamedTuple):
+    """Bytes of a file system, and the line that says it."""
+
+    size: int
+    free: int
+    line: int
+
+
+def parse_df(text: str, mount: str) -> Space | None:
+    """`df -P MOUNT` or `df -k`: the row whose mount point is `mount`; None without one, or where
+    the unit is not told (`df -h`)."""
+    unit = None
+    for number, line in lines_of(text):
+        words = line.split()
+        if words[0] == "Filesystem" and len(words) > 1:
+            unit = SIZES.get(words[1])
+        elif unit is not None and words[-1] == mount and len(words) >= 5:
+            size, free = whole(words[-5]), whole(words[-3])
+            if size is not None and free is not None and size >= 0:
+                return Space(size * unit, free * unit, number)
+    return None
+
+
+def parse_huge_pages(text: str) -> int | None:
+    """`HugePages_Total` of `/proc/meminfo`, plus what `nr_hugepages` of each size says where the
+    text has lines of them (`.../hugepages-1048576kB/nr_hugepages:4`)."""
+    sizes = re.findall(r"hugepages-\d+kB/nr_hugepages:(\d{1,12})\s*$", text, re.M)
+    if sizes:
+        return sum(int(size) for size in sizes)
+    match = re.search(r"^HugePages_Total:\s+(\d{1,12})\s*$", text, re.M)
+    return int(match[1]) if match else None

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernel's log (`dmesg` in its forms, `journalctl -k`): different lines that rules may ask for.
+
+Addresses and numbers stay: rules read Xids, bus ids and speeds out of the text.
+"""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+_STAMP = re.compile(
+    r"^(?:kern\s*:\w+\s*:\s*)?(?:<\d+>)?"
+    r"(?:\[\s*\d+\.\d+\]\s*|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]{8} \d{4}\]\s*"
+    r"|\d{4}-\d\d-\d\d[T ][\d:.,+-]+\s+|[A-Z][a-z]{2} +\d+ [\d:]{8} )?"
+)
+_JOURNAL = re.compile(r"^\S+ kernel: (?:\[\s*\d+\.\d+\]\s*)?")
+WORDS = (
+    "pcie",
+    "nvrm",
+    "xid",
+    "mlx[45]",
+    "aer: ",
+    "aer[]]",
+    "iommu",
+    "dmar",
+    "amd-vi",
+    "link (is )?(up|down)",
+    "link becomes",
+    "limited by",
+    "infiniband",
+    "nvlink",
+    "nvswitch",
+    "gdrdrv",
+    "peermem",
+    "peer_mem",
+    "bnxt_",
+    "[^a-z]efa[^a-z]",
+    "[^a-z]ena[^a-z]",
+    "[^a-z]gve[^a-z]",
+    "irdma",
+    "hugepage",
+    "out of memory",
+)
+"""What lines are kept for, as extended regular expressions without regard to case."""
+_WANTED = re.compile("|".join(WORDS), re.IGNORECASE)
+MOST = 2000
+
+
+class LogLine(NamedTuple):
+    """A line without its time, where it first stood, how often it came."""
+
+    text: str
+    line: int
+    times: int
+
+
+class KernelLog(NamedTuple):
+    """At most MOST different lines; `left_out` counts the rest of the wanted ones. `denied` says
+    that the kernel refused to show its log."""
+
+    lines: tuple[LogLine, ...]
+    left_out: int
+    denied: bool
+
+
+def parse_kernel_log(text: str) -> KernelLog:
+    """Read a kernel log."""
+    first: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    left_out = 0
+    for number, line in lines_of(text):
+        if _WANTED.search(line) is None:
+            continue
+        shown = plain_line(line)[:400]
+        if shown in counts:
+            counts[shown] += 1
+        elif len(first) < MOST:
+            first[shown], counts[shown] = number, 1
+        else:
+            left_out += 1
+    denied = not first and "Operation not permitted" in text[:2000]
+    found = tuple(LogLine(shown, at, counts[shown]) for shown, at in first.items())
+    return KernelLog(found, left_out, denied)
+
+
+def plain_line(line: str) -> str:
+    """A line without time, host and process."""
+    rest = line[_STAMP.match(line).end() :]  # type: ignore[union-attr]  # matches the empty text
+    match = _JOURNAL.match(rest)
+    return (rest[match.end() :] if match else rest).strip()
+
+
+def wanted(line: str) -> bool:
+    """Whether a rule may ask for a line of this kind."""
+    return _WANTED.search(line) is not None

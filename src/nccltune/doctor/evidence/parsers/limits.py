@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of a process: `/proc/PID/limits`, or `ulimit -a` of bash and dash."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+UNLIMITED = -1
+_PROC = re.compile(r"^Max (?P<name>[a-z ]+?) {2,}(?P<soft>unlimited|\d+) +(?:unlimited|\d+)\b")
+_SHELL = re.compile(
+    r"^(?P<name>[a-z][a-z -]*?)\s*\((?P<unit>[^)]*?),? ?(?:-\w)?\)\s+(?P<soft>unlimited|\d+)$"
+)
+# dash: `locked memory(kbytes)     8192`, the same with the unit glued to the name.
+_NAMES = {
+    "locked memory": "memlock",
+    "max locked memory": "memlock",
+    "stack size": "stack",
+    "stack": "stack",
+    "open files": "files",
+    "nofiles": "files",
+}
+
+
+class Limits(NamedTuple):
+    """Soft limits in KiB and in files; -1 is unlimited, None not told. `lines` has where each
+    stands."""
+
+    memlock_kib: int | None
+    stack_kib: int | None
+    open_files: int | None
+    lines: dict[str, int]
+
+
+def parse_limits(text: str) -> Limits:
+    """Read either form."""
+    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
+    for number, line in lines_of(text):
+        match = _PROC.match(line)
+        in_bytes = match is not None
+        match = match or _SHELL.match(line)
+        name = _NAMES.get(match["name"].strip()) if match else None
+        if match is None or name is None or name in found:
+            continue
+        value = UNLIMITED if match["soft"] == "unlimited" else int(match["soft"][:18])
+        if in_bytes and name != "files" and value > 0:
+            value //= 1024
+        found[name], lines[name] = value, number
+    return Limits(found.get("memlock"), found.get("stack"), found.get("files"), lines)

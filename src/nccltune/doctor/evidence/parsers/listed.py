@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of files as `grep -n` prints them (`PATH:NUMBER:LINE`), and settings in them."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+_LINE = re.compile(r"^(?P<path>/[^:\n]{1,400}):(?P<number>\d{1,7}):(?P<line>.*)$")
+_NO = frozenset({"no", "false", "off", "0", "n", "f"})
+
+
+class ListedLine(NamedTuple):
+    """A line of a file."""
+
+    path: str
+    number: int
+    text: str
+
+
+def parse_listed(text: str) -> list[ListedLine]:
+    """Read such a text; lines of another form are left out."""
+    found = []
+    for _, line in lines_of(text):
+        match = _LINE.match(line)
+        if match is not None:
+            found.append(ListedLine(match["path"], int(match["number"]), match["line"]))
+    return found
+
+
+def remove_ipc(lines: list[ListedLine]) -> tuple[bool, str]:
+    """logind's RemoveIPC and where it stands: the last line counts, yes is the default (logind.conf
+    of systemd 212 and newer)."""
+    value, where = True, "systemd-logind's default"
+    for line in lines:
+        name, sign, text = line.text.partition("=")
+        if sign and name.strip() == "RemoveIPC" and text.strip():
+            value, where = text.strip().lower() not in _NO, f"{line.path}:{line.number}"
+    return value, where

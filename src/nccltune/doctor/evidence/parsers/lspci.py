@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lspci -vvv` (pciutils 3.1 to 3.13), with or without -D, -n and -nn: what PCI devices are set to.
+
+Without root rights it prints `Capabilities: <access denied>`, which is `denied` here.
+"""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
+
+_START = re.compile(r"\n(?=(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] )")
+_CLASS = re.compile(r"^[^:\n]*?\[(?P<named>[0-9a-f]{4})\]:|^(?P<bare>[0-9a-f]{4}): ")
+_IDS = re.compile(r"\[?\b(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\b\]?")
+_LINK = re.compile(r"Speed (?P<speed>unknown|[\d.]+ ?GT/s)[^,\n]*, Width (?P<width>x\d+)")
+_KINDS = (
+    ("PCI bridge", "0604"),
+    ("3D controller", "0302"),
+    ("VGA compatible controller", "0300"),
+    ("Display controller", "0380"),
+    ("Ethernet controller", "0200"),
+    ("Infiniband controller", "0207"),
+    ("Network controller", "0280"),
+    ("Bridge", "0680"),
+    ("System peripheral", "0880"),
+)
+_BRIDGE, _NVIDIA = "0604", "10de"
+
+
+class PciDevice(NamedTuple):
+    """A device; None is what the output does not say. `acs` and `acs_can` are the lines of ACSCtl
+    and ACSCap. Speeds are GT/s a lane."""
+
+    bus_id: str
+    line: int
+    title: str
+    class_code: str | None
+    vendor: str | None
+    device: str | None
+    acs: str | None
+    acs_can: str | None
+    speed: float | None
+    speed_max: float | None
+    width: int | None
+    width_max: int | None
+    max_read_request: int | None
+    relaxed_ordering: bool | None
+    ats: bool | None
+    denied: bool
+    verbose: bool
+
+    @property
+    def kind(self) -> str:
+        """gpu (NVIDIA's), nic, bridge or other."""
+        code = self.class_code or ""
+        if code == _BRIDGE:
+            return "bridge"
+        if code.startswith("02"):
+            return "nic"
+        nvidia = self.vendor == _NVIDIA if self.vendor else "NVIDIA" in self.title
+        return "gpu" if code.startswith("03") and nvidia else "other"
+
+
+class Lspci(NamedTuple):
+    """Bridges, GPUs and NICs of an output; other devices are only counted."""
+
+    devices: tuple[PciDevice, ...]
+    others: int
+    unread: int
+
+
+def parse_lspci(text: str) -> Lspci:
+    """Read an output of `lspci`."""
+    devices, others, unread, line = [], 0, 0, 1
+    for block in _START.split(text):
+        head = block.partition("\n")[0][:400]
+        address, _, rest = head.partition(" ")
+        place = bus_id(address)
+        if place is None:
+            unread += sum(1 for one in block.split("\n") if one and not one.isspace())
+        else:
+            device = _device(place, line, rest, block)
+            if device.kind == "other" and not (device.class_code or "").startswith(("0680", "03")):
+                others += 1
+            else:
+                devices.append(device)
+        line += block.count("\n") + 1
+    return Lspci(tuple(devices), others, unread)
+
+
+def _device(place: str, line: int, rest: str, block: str) -> PciDevice:
+    code, vendor, device = _identity(rest)
+    can, now = _link(block, "LnkCap:"), _link(block, "LnkSta:")
+    control = _line(block, "DevCtl:", 400)
+    order = control.find("RlxdOrd") if control else -1
+    if order < 0 and control:
+        # Older releases spell it without the first o.
+        order = control.find("RlxOrd")
+    sign = control[order:].partition(" ")[0][-1:] if control and order >= 0 else ""
+    request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
+    ats = _line(block, "ATSCtl:")
+    return PciDevice(
+        bus_id=place,
+        line=line,
+        title=rest[:200],
+        class_code=code,
+        vendor=vendor,
+        device=device,
+        acs=_line(block, "ACSCtl:"),
+        acs_can=_line(block, "ACSCap:"),
+        speed=now[0],
+        speed_max=can[0],
+        width=now[1],
+        width_max=can[1],
+        max_read_request=int(request[1][:9]) if request else None,
+        relaxed_ordering=sign == "+" if sign in ("+", "-") and sign else None,
+        ats="Enable+" in ats if ats is not None else None,
+        denied="Capabilities: <access denied>" in block,
+        verbose="\n\tCapabilities:" in block or "\n        Capabilities:" in block,
+    )
+
+
+def _identity(rest: str) -> tuple[str | None, str | None, str | None]:
+    match = _CLASS.match(rest)
+    if match:
+        code = match["named"] or match["bare"]
+        rest = rest[match.end() :]
+    else:
+        title = rest.partition(":")[0]
+        code = next((code for name, code in _KINDS if title == name), None)
+    found = list(_IDS.finditer(rest)) if "[" in rest or (match and match["bare"]) else []
+    if not found:
+        return code, None, None
+    # A name may hold brackets of its own: the numbers are the last.
+    last = found[-1]
+    return code, last["vendor"], last["device"]
+
+
+def _line(block: str, label: str, most: int = 160) -> str | None:
+    """What stands behind a label: the rest of its line, or `most` characters of several."""
+    at = block.find(label)
+    if at < 0:
+        return None
+    at += len(label)
+    if most <= 160:
+        end = block.find("\n", at)
+        return block[at : end if end >= 0 else len(block)].strip()[:most]
+    return block[at : at + most]
+
+
+def _link(block: str, label: str) -> tuple[float | None, int | None]:
+    line = _line(block, label)
+    match = _LINK.search(line) if line else None
+    if match is None:
+        return None, None
+    return real(match["speed"]), whole(match["width"][1:])

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rules ask of an NCCL log (`NCCL_DEBUG=INFO`, NCCL 2.18 to 2.32).
+
+`formats/nccl_log.py` reads what an importer needs of a log; this reads the lines that tell how the
+network, the bootstrap and the transports came up, and every warning.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MOST = 2000
+LONGEST = 1000
+_AT = re.compile(r"NCCL (INFO|WARN) ?")
+_WHO = re.compile(r"(?P<who>[^\s:]+:\d+:\d+) ")
+# A channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
+_ROW = re.compile(r" ?\d+ : ")
+_POINTER = re.compile(r"0x[0-9a-f]{9,}")
+_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
+_NET = re.compile(r"Using network (?P<name>.+?)\s*$")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?P<name>[\w.@-]+):")
+_DEVICES = re.compile(r"NET/(?P<net>\w+) ?: Using (?P<rest>.*)$")
+_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s\[;<]+)")
+_VIA = re.compile(r"-> .*?(?:\[(?P<way>send|receive)\] )?via (?P<via>\S+)")
+_RANKS = re.compile(r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9}))?")
+_CHANNELS = re.compile(
+    r"(?P<coll>\d{1,5}) coll channels,(?: \d+ collnet channels,)?(?: (?P<nvls>\d{1,5}) nvls)?"
+)
+_PATTERN = re.compile(
+    r"Pattern (?P<pattern>\d{1,3}), crossNic \d+, nChannels (?P<channels>\d{1,5}), "
+    r"(?:bw|speed) (?P<intra>\d{1,6}\.\d{1,9})/(?P<inter>\d{1,6}\.\d{1,9}), "
+    r"type (?P<kind_intra>\w{2,4})/(?P<kind_inter>\w{2,4})"
+)
+_SETTING = re.compile(r"(?P<name>NCCL_\w{1,80}) set by (?:\S+ )*?to (?P<value>.*?)\.?\s*$")
+# One for each channel, connection or piece of memory: thousands, and no rule reads them as text.
+_NOISE = (
+    "Channel ",
+    "Ring ",
+    "Tree ",
+    "Trees ",
+    "Connected ",
+    "Mem ",
+    "Cuda Alloc",
+    "Cuda Host Alloc",
+    "RAS ",
+    "Bootstrap timings",
+    "Setting affinity",
+    "+ ",
+    "GPU/",
+    "NET/0",
+    "CPU/",
+    "  ",
+)
+
+
+class Message(NamedTuple):
+    """A message, where it first stood and how often it came."""
+
+    text: str
+    warn: bool
+    line: int
+    times: int
+
+
+class Via(NamedTuple):
+    """A kind of connection and how many there are."""
+
+    direction: str
+    via: str
+    times: int
+
+
+class Graph(NamedTuple):
+    """A graph that the search found; GB/s are of one channel."""
+
+    pattern: int
+    channels: int
+    gb_per_s_intra: float
+    gb_per_s_inter: float
+    kind_intra: str
+    kind_inter: str
+
+
+class Said(NamedTuple):
+    """A setting that NCCL says it read."""
+
+    name: str
+    value: str
+    line: int
+
+
+class NcclLines(NamedTuple):
+    """What was read; None is what the log does not say. Ranks, nodes and channels are those of the
+    largest communicator."""
+
+    messages: tuple[Message, ...]
+    left_out: int
+    vias: tuple[Via, ...]
+    graphs: tuple[Graph, ...]
+    settings: tuple[Said, ...]
+    version: str | None
+    net: str | None
+    net_devices: tuple[str, ...] | None
+    relaxed_ordering: bool | None
+    bootstrap: str | None
+    ranks: int | None
+    nodes: int | None
+    coll_channels: int | None
+    nvls_channels: int | None
+
+
+class _State:
+    def __init__(self) -> None:
+        self.first: dict[tuple[str, bool], int] = {}
+        self.counts: dict[tuple[str, bool], int] = {}
+        self.left_out = 0
+        self.vias: dict[tuple[str, str], int] = {}
+        self.graphs: dict[Graph, None] = {}
+        self.settings: dict[tuple[str, str], int] = {}
+        self.version: str | None = None
+        self.net: str | None = None
+        self.bootstrap: str | None = None
+        self.devices: dict[str, tuple[tuple[str, ...], bool]] = {}
+        self.ranks = self.nodes = 0
+        # Ranks of the communicator that a thread is at, and channels by ranks.
+        self.thread_ranks: dict[str, int] = {}
+        self.channels: dict[int, tuple[int, int | None]] = {}
+
+
+def parse_nccl_lines(text: str) -> NcclLines:
+    """Read a log, of one process or of many together."""
+    state = _State()
+    for number, who, warn, message in _messages(text):
+        _observe(state, number, who, message)
+        if warn or not (message.startswith(_NOISE) or _ROW.match(message)):
+            _note(state, number, warn, message)
+    return _result(state)
+
+
+def _messages(text: str) -> Iterator[tuple[int, str, bool, str]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if "NCCL " not in line:
+            continue
+        line = line[:LONGEST]  # noqa: PLW2901  # the rest of a longer one says nothing
+        match = _AT.search(line)
+        if match is None:
+            version = _VERSION.search(line)
+            if version is not None:
+                yield number, "", False, line[version.start() :]
+            continue
+        who = _WHO.search(line, 0, match.start())
+        message = line[match.end() :].rstrip()
+        yield number, who["who"] if who else "", match[1] == "WARN", message
+
+
+def _observe(state: _State, number: int, who: str, message: str) -> None:
+    if " via " in message:
+        match = _VIA.search(message)
+        if match is not None:
+            key = (match["way"] or "send", match["via"][:80])
+            state.vias[key] = state.vias.get(key, 0) + 1
+    elif " set by " in message:
+        match = _SETTING.search(message)
+        if match is not None:
+            state.settings.setdefault((match["name"], match["value"]), number)
+    elif "anks " in message and (match := _RANKS.search(message)) is not None:
+        _ranks(state, who, int(match["ranks"]), int(match["nodes"] or 0))
+    elif "coll channels" in message and (match := _CHANNELS.search(message)) is not None:
+        nvls = int(match["nvls"]) if match["nvls"] else None
+        state.channels[state.thread_ranks.get(who, 0)] = (int(match["coll"]), nvls)
+    elif message.startswith("Pattern ") and (match := _PATTERN.match(message)) is not None:
+        graph = Graph(
+            int(match["pattern"]),
+            int(match["channels"]),
+            float(match["intra"]),
+            float(match["inter"]),
+            match["kind_intra"],
+            match["kind_inter"],
+        )
+        state.graphs[graph] = None
+    elif (match := _VERSION.search(message)) is not None:
+        state.version = match[1]
+    elif (match := _DEVICES.search(message)) is not None:
+        names = tuple(_device(one["name"]) for one in _DEVICE.finditer(match["rest"]))
+        state.devices[match["net"]] = (names, "[RO]" in match["rest"])
+    elif (match := _NET.search(message)) is not None:
+        state.net = match["name"][:80]
+    elif (match := _BOOTSTRAP.search(message)) is not None:
+        state.bootstrap = match["name"]
+
+
+def _device(name: str) -> str:
+    """`mlx5_0:1/RoCE` as `mlx5_0:1`, `eth0:192.0.2.2` as `eth0`."""
+    plain = name.partition("/")[0]
+    device, _, port = plain.partition(":")
+    return plain if port.isdecimal() else device
+
+
+def _ranks(state: _State, who: str, ranks: int, nodes: int) -> None:
+    if nodes:
+        state.thread_ranks[who] = ranks
+    if ranks > state.ranks:
+        state.ranks, state.nodes = ranks, nodes
+    elif ranks == state.ranks:
+        state.nodes = max(state.nodes, nodes)
+
+
+def _note(state: _State, number: int, warn: bool, message: str) -> None:
+    key = (_POINTER.sub("0x...", message), warn)
+    if key in state.counts:
+        state.counts[key] += 1
+    elif len(state.first) < MOST * 4:
+        state.first[key], state.counts[key] = number, 1
+    else:
+        state.left_out += 1
+
+
+def _result(state: _State) -> NcclLines:
+    messages = [
+        Message(text, warn, line, state.counts[text, warn])
+        for (text, warn), line in state.first.items()
+    ]
+    messages.sort(key=lambda one: not one.warn)
+    in_use = state.devices.get({"IB": "IB", "Socket": "Socket"}.get(state.net or "", ""))
+    if in_use is None and state.net is None and len(state.devices) == 1:
+        in_use = next(iter(state.devices.values()))
+    ib = state.devices.get("IB")
+    most = max(state.channels, default=0)
+    channels = state.channels.get(most, (None, None))
+    return NcclLines(
+        messages=tuple(messages[:MOST]),
+        left_out=state.left_out + max(0, len(messages) - MOST),
+        vias=tuple(Via(way, via, count) for (way, via), count in state.vias.items()),
+        graphs=tuple(state.graphs),
+        settings=tuple(Said(name, value, line) for (name, value), line in state.settings.items()),
+        version=state.version,
+        net=state.net,
+        net_devices=in_use[0] if in_use is not None else None,
+        relaxed_ordering=ib[1] if ib is not None and ib[0] else None,
+        bootstrap=state.bootstrap,
+        ranks=state.ranks or None,
+        nodes=state.nodes or None,
+        coll_channels=channels[0],
+        nvls_channels=channels[1],
+    )

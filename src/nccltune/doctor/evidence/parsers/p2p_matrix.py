@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nvidia-smi topo -p2p r|w|n|a|p`: what the driver says of peer access between two GPUs."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+STATUSES = frozenset({"OK", "NS", "CNS", "GNS", "TNS", "DR", "U"})
+_NAME = re.compile(r"GPU(\d{1,4})")
+_LEGEND = re.compile(r"^Legend:")
+
+
+class Pair(NamedTuple):
+    """From GPU `a` to GPU `b`."""
+
+    a: int
+    b: int
+    status: str
+    line: int
+
+
+class Matrix(NamedTuple):
+    """All pairs of a matrix."""
+
+    pairs: tuple[Pair, ...]
+    unread: int
+
+
+def parse_p2p_matrix(text: str) -> Matrix:
+    """Read one matrix. Columns are those that the header names, in its order."""
+    columns: list[int] = []
+    pairs: list[Pair] = []
+    unread = 0
+    for number, line in lines_of(text):
+        if _LEGEND.match(line):
+            break
+        words = line.split()
+        names = [_NAME.fullmatch(word) for word in words]
+        if all(names):
+            columns = [int(name[1]) for name in names if name]
+            continue
+        row = names[0]
+        cells = words[1:]
+        if row is None or not columns or len(cells) != len(columns):
+            unread += 1
+            continue
+        a = int(row[1])
+        for b, cell in zip(columns, cells, strict=True):
+            if cell in STATUSES:
+                pairs.append(Pair(a, b, cell, number))
+            elif cell != "X":
+                unread += 1
+    return Matrix(tuple(pairs), unread)

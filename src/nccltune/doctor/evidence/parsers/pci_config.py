@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCI configuration space (`/sys/bus/pci/devices/*/config`): what `lspci -vvv` reads, without it.
+
+Root reads 4096 bytes (256 of a device that is not PCI Express); others only the first 64, which
+hold no capability. Offsets: PCI Express
+Base Specification 6.0, 7.5.3 (PCI Express capability), 7.7.11 (ACS), 10.5.1 (ATS).
+"""
+
+from typing import NamedTuple
+
+_EXPRESS, _ACS, _ATS = 0x10, 0x000D, 0x000F
+_HAS_LIST = 0x10
+_ACS_NAMES = (
+    "SrcValid",
+    "TransBlk",
+    "ReqRedir",
+    "CmpltRedir",
+    "UpstreamFwd",
+    "EgressCtrl",
+    "DirectTrans",
+)
+
+
+class PciConfig(NamedTuple):
+    """`acs` is written as lspci does, None without the capability; `complete` says whether the
+    extended capabilities could be read at all."""
+
+    acs: str | None
+    ats: bool | None
+    max_read_request: int | None
+    relaxed_ordering: bool | None
+    complete: bool
+
+
+def parse_pci_config(data: bytes) -> PciConfig:
+    """Read a device's configuration space, as much of it as there is."""
+    express = _capability(data, _EXPRESS)
+    request = order = None
+    if express is not None:
+        control = _word(data, express + 8)
+        if control is not None:
+            request = 128 << (control >> 12 & 7)
+            order = bool(control & 0x10)
+    acs = ats = None
+    # 64 bytes are what others than root get; a device without PCI Express has 256 and no more.
+    complete = len(data) > 64
+    if complete:
+        at = _extended(data, _ACS)
+        if at is not None:
+            bits = _word(data, at + 6) or 0
+            acs = " ".join(
+                f"{name}{'+' if bits >> number & 1 else '-'}"
+                for number, name in enumerate(_ACS_NAMES)
+            )
+        at = _extended(data, _ATS)
+        if at is not None:
+            ats = bool((_word(data, at + 6) or 0) & 0x8000)
+    return PciConfig(acs, ats, request, order, complete)
+
+
+def _word(data: bytes, at: int) -> int | None:
+    return int.from_bytes(data[at : at + 2], "little") if at + 2 <= len(data) else None
+
+
+def _capability(data: bytes, wanted: int) -> int | None:
+    status = _word(data, 6)
+    if status is None or not status & _HAS_LIST or len(data) < 0x40:
+        return None
+    at, seen = data[0x34] & 0xFC, 0
+    while at >= 0x40 and at + 2 <= len(data) and seen < 48:
+        if data[at] == wanted:
+            return at
+        at, seen = data[at + 1] & 0xFC, seen + 1
+    return None
+
+
+def _extended(data: bytes, wanted: int) -> int | None:
+    at, seen = 0x100, 0
+    while 0x100 <= at <= len(data) - 8 and seen < 480:
+        head = int.from_bytes(data[at : at + 4], "little")
+        if head in (0, 0xFFFFFFFF):
+            return None
+        if head & 0xFFFF == wanted:
+            return at
+        at, seen = head >> 20 & 0xFFC, seen + 1
+    return None
+
+
+def render_pci_config(
+    place: str, class_code: str, vendor: str, device: str, config: PciConfig
+) -> str:
+    """The same in the words of `lspci -Dnn -vvv`, so that one reader serves both."""
+    lines = [f"{place} Device [{class_code}]: Device [{vendor}:{device}]"]
+    if not config.complete:
+        return "\n".join([*lines, "\tCapabilities: <access denied>", ""])
+    lines.append("\tCapabilities: (from its configuration space)")
+    if config.max_read_request is not None:
+        sign = "+" if config.relaxed_ordering else "-"
+        lines.append(f"\t\tDevCtl:\tRlxdOrd{sign} MaxReadReq {config.max_read_request} bytes")
+    if config.acs is not None:
+        lines.append(f"\t\tACSCtl:\t{config.acs}")
+    if config.ats is not None:
+        lines.append(f"\t\tATSCtl:\tEnable{'+' if config.ats else '-'}")
+    return "\n".join([*lines, ""])

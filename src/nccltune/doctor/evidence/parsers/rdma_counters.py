@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rdma statistic` and `perfquery`: counters of RDMA ports, in the kernel's names."""
+
+import re
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+_STATISTIC = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}|-) (?P<rest>.*)$")
+_PORT = re.compile(r"^# Port (?:extended )?counters: .*?port (?P<port>\d{1,3})")
+_PERF = re.compile(r"^(?P<label>[A-Za-z0-9]{2,40}):\.*(?P<value>\d{1,20})\s*$")
+_HEAD = re.compile(r"^== (?P<name>[\w.-]{1,64})(?:[/ ](?P<port>\d{1,3}))?\s*$")
+# perfquery's names as /sys/class/infiniband/*/ports/*/counters has them.
+_NAMES = {
+    "SymbolErrorCounter": "symbol_error",
+    "LinkErrorRecoveryCounter": "link_error_recovery",
+    "LinkDownedCounter": "link_downed",
+    "PortRcvErrors": "port_rcv_errors",
+    "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
+    "PortRcvSwitchRelayErrors": "port_rcv_switch_relay_errors",
+    "PortXmitDiscards": "port_xmit_discards",
+    "PortXmitConstraintErrors": "port_xmit_constraint_errors",
+    "PortRcvConstraintErrors": "port_rcv_constraint_errors",
+    "LocalLinkIntegrityErrors": "local_link_integrity_errors",
+    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors",
+    "VL15Dropped": "VL15_dropped",
+    "PortXmitWait": "port_xmit_wait",
+}
+# Bytes, packets and requests count traffic, not trouble.
+_TRAFFIC = re.compile(
+    r"(?:_data|_packets|_bytes|_requests|_pkts|lifespan|resp_local_length|_cqe_flush_error)$"
+    r"|^(?:rx|tx)_(?:read|write|atomic)_|^(?:unicast|multicast)_"
+)
+
+
+class RdmaCounter(NamedTuple):
+    """A counter of a port."""
+
+    hca: str
+    port: int
+    counter: str
+    value: int
+    line: int
+
+
+class RdmaCounters(NamedTuple):
+    """The counters of an output that tell of errors or congestion."""
+
+    counters: tuple[RdmaCounter, ...]
+    unread: int
+
+
+def wanted_counter(name: str) -> bool:
+    """Whether a counter tells of errors or congestion rather than of traffic."""
+    return _TRAFFIC.search(name) is None
+
+
+def parse_rdma_counters(text: str, hca: str = "") -> RdmaCounters:
+    """Read either. perfquery names no device: a line `== DEVICE PORT` before it does, or `hca`."""
+    found: list[RdmaCounter] = []
+    port, unread = 1, 0
+    for number, line in lines_of(text):
+        if (match := _HEAD.match(line)) is not None:
+            hca, port = match["name"], int(match["port"] or 1)
+        elif (match := _STATISTIC.match(line)) is not None:
+            at = int(match["port"]) if match["port"].isdigit() else 1
+            words = match["rest"].split()
+            for name, value in zip(words[::2], words[1::2], strict=False):
+                if value.isdecimal() and len(value) <= 20 and wanted_counter(name):
+                    found.append(RdmaCounter(match["name"], at, name[:64], int(value), number))
+        elif (match := _PORT.match(line)) is not None:
+            port = int(match["port"])
+        elif (match := _PERF.match(line)) is not None:
+            counter = _NAMES.get(match["label"])
+            if counter is not None and hca:
+                found.append(RdmaCounter(hca, port, counter, int(match["value"]), number))
+            elif counter is not None:
+                unread += 1
+        elif not line.startswith(("#", " ")):
+            unread += 1
+    return RdmaCounters(tuple(found), unread)

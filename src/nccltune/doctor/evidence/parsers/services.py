@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States of services: `systemctl is-active NAMES`, `systemctl show`, and lines `NAME STATE`."""
+
+import re
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+ASKED = (
+    "nvidia-fabricmanager",
+    "nvidia-persistenced",
+    "nvidia-imex",
+    "opensm",
+    "irqbalance",
+    "systemd-logind",
+)
+_NAMED = re.compile(r"^(?P<name>[\w@.-]{1,80}?)(?:\.service)?[ \t]+(?P<state>[a-z-]{3,20})\s*$")
+_SHOWN = re.compile(r"^(?P<key>Id|ActiveState|LoadState)=(?P<value>[\w@.-]{1,80})$")
+
+
+def parse_services(text: str) -> dict[str, str]:
+    """State by name without `.service`: active, inactive, failed, not-found, ..."""
+    found: dict[str, str] = {}
+    shown: dict[str, str] = {}
+
+    def done() -> None:
+        if "Id" in shown:
+            state = shown.get("LoadState", "")
+            state = state if state == "not-found" else shown.get("ActiveState", "")
+            if state:
+                found[shown["Id"].removesuffix(".service")] = state
+        shown.clear()
+
+    for _, line in lines_of(text):
+        match = _SHOWN.match(line)
+        if match is not None:
+            # Services follow each other; a key that comes again begins the next.
+            if match["key"] in shown:
+                done()
+            shown[match["key"]] = match["value"]
+            continue
+        match = _NAMED.match(line)
+        if match is not None:
+            found[match["name"]] = match["state"]
+    done()
+    return found

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all readers here do alike: bytes to text, words to numbers, bus ids in one form."""
+
+import re
+from collections.abc import Iterator
+
+from nccltune.formats.lines import encoding_of
+
+_BUS_ID = re.compile(
+    r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
+    r"\.(?P<function>[0-7])"
+)
+_INT = re.compile(r"[+-]?\d{1,18}")
+_FLOAT = re.compile(r"[+-]?\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,2})?")
+LONGEST_LINE = 4096
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def decode(data: bytes) -> str:
+    """The text of `data`: UTF-8, or what its byte order mark names; what is not valid becomes
+    U+FFFD, line ends become LF, colours and NULs go."""
+    text = data.decode(encoding_of(data[:4]), errors="replace")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return text.replace("\0", "") if "\0" in text else text
+
+
+def lines_of(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that are not empty, each with its number from 1; of one over LONGEST_LINE characters
+    only the beginning. Only LF ends a line."""
+    for number, line in enumerate(text.split("\n"), 1):
+        shown = line[:LONGEST_LINE]
+        if shown and not shown.isspace():
+            yield number, shown
+
+
+def whole(text: str | None) -> int | None:
+    """The number at the beginning of `text` (`16x`, `1980 MHz`, `0x1f` only alone); None without
+    one."""
+    if text is None:
+        return None
+    text = text.strip()
+    if text[:2] in ("0x", "0X"):
+        try:
+            return int(text, 16) if len(text) <= 18 else None
+        except ValueError:
+            return None
+    match = _INT.match(text)
+    return int(match[0]) if match else None
+
+
+def real(text: str | None) -> float | None:
+    """The decimal number at the beginning of `text` (`26.562 GB/s`); None without one."""
+    if text is None:
+        return None
+    match = _FLOAT.match(text.strip())
+    return float(match[0]) if match else None
+
+
+def bus_id(text: str) -> str | None:
+    """A PCI address in the form dddd:bb:dd.f, lower case; None where `text` begins with none.
+
+    nvidia-smi writes eight digits of domain, lspci none where there is only one.
+    """
+    match = _BUS_ID.match(text.strip())
+    if match is None:
+        return None
+    domain = (match["domain"] or "0").lstrip("0").rjust(4, "0")
+    return f"{domain}:{match['bus']}:{match['slot']}.{match['function']}".lower()
+
+
+def cpu_list(text: str) -> list[int] | None:
+    """CPUs of a list as the kernel writes it (`0-15,32-47`); None where it is none."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        low, sign, high = part.strip().partition("-")
+        if not low:
+            continue
+        if not low.isdecimal() or (sign and not high.isdecimal()) or len(part) > 20:
+            return None
+        first, last = int(low), int(high or low)
+        # The kernel's own limit is 8192; more is no list of CPUs.
+        if last >= 1 << 16 or last < first:
+            return None
+        found.update(range(first, last + 1))
+    return sorted(found)

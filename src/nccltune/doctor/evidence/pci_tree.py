@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PCI devices of a node as sysfs tells them: what is above each, and how two reach each other."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.parsers.text import bus_id, cpu_list, real, whole
+from nccltune.doctor.evidence.parsers.tree import Tree
+
+ROOT = "/sys/bus/pci/devices/"
+NVIDIA = "0x10de"
+# Vendors and devices that do RDMA: Mellanox, EFA, and what irdma, bnxt_re and others drive is told
+# by its own driver.
+_RDMA_VENDORS = frozenset({"0x15b3"})
+_EFA = ("0x1d0f", "0xefa")
+
+
+class PciNode(NamedTuple):
+    """A device; `above` are the bus ids of the bridges over it, outermost first, `root` the root
+    bus (`pci0000:3a`). None and "" are what sysfs does not say."""
+
+    bus_id: str
+    class_code: str
+    vendor: str
+    device: str
+    numa: int | None
+    speed: float | None
+    speed_max: float | None
+    width: int | None
+    width_max: int | None
+    driver: str | None
+    iommu_group: str | None
+    cpus: list[int] | None
+    root: str
+    above: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        """gpu (NVIDIA's), nic, bridge or other."""
+        if self.class_code.startswith("0x0604"):
+            return "bridge"
+        if self.class_code.startswith("0x02"):
+            return "nic"
+        is_gpu = self.class_code.startswith("0x03") and self.vendor == NVIDIA
+        return "gpu" if is_gpu else "other"
+
+    @property
+    def does_rdma(self) -> bool:
+        """Whether it is known to do RDMA whatever driver it has."""
+        is_efa = self.vendor == _EFA[0] and self.device.startswith(_EFA[1])
+        return (self.kind == "nic" and self.vendor in _RDMA_VENDORS) or is_efa
+
+
+def pci_nodes(tree: Tree) -> dict[str, PciNode]:
+    """All devices of a tree of `/sys/bus/pci/devices`, by bus id."""
+    found = {}
+    for name, values in tree.children(ROOT).items():
+        place = bus_id(name)
+        if place is None or "class" not in values:
+            continue
+        link = tree.links.get(ROOT + name)
+        root, above = _chain(link.text if link else "", name)
+        cpus = values.get("local_cpulist")
+        found[place] = PciNode(
+            bus_id=place,
+            class_code=values["class"].lower(),
+            vendor=values.get("vendor", "").lower(),
+            device=values.get("device", "").lower(),
+            numa=whole(values.get("numa_node")),
+            speed=real(values.get("current_link_speed")),
+            speed_max=real(values.get("max_link_speed")),
+            width=_lanes(values.get("current_link_width")),
+            width_max=_lanes(values.get("max_link_width")),
+            driver=tree.link(f"{ROOT}{name}/driver"),
+            iommu_group=tree.link(f"{ROOT}{name}/iommu_group"),
+            cpus=cpu_list(cpus) if cpus is not None else None,
+            root=root,
+            above=above,
+        )
+    return found
+
+
+def _lanes(text: str | None) -> int | None:
+    lanes = whole(text)
+    # 255 is what sysfs says of a device whose link is down.
+    return lanes if lanes and lanes < 255 else None
+
+
+def _chain(target: str, name: str) -> tuple[str, tuple[str, ...]]:
+    parts = target.split("/")
+    root = next((part for part in parts if part.startswith("pci") and ":" in part), "")
+    above = [found for part in parts if part != name and (found := bus_id(part)) is not None]
+    return root, tuple(above)
+
+
+def slot_speed(node: PciNode, nodes: dict[str, PciNode]) -> float | None:
+    """The highest speed that both ends of its link can, GT/s a lane."""
+    port = nodes.get(node.above[-1]) if node.above else None
+    known = [
+        speed
+        for speed in (node.speed_max, port.speed_max if port is not None else None)
+        if speed is not None
+    ]
+    return min(known) if node.speed_max is not None and known else None
+
+
+def with_above(kept: Iterable[PciNode], nodes: dict[str, PciNode]) -> list[PciNode]:
+    """Devices and all bridges over them, by bus id."""
+    wanted = {node.bus_id for node in kept}
+    for place in list(wanted):
+        wanted.update(nodes[place].above)
+    return [nodes[place] for place in sorted(wanted) if place in nodes]
+
+
+def path_kind(a: PciNode, b: PciNode) -> str:
+    """How two devices reach each other, in the words of `nvidia-smi topo -m`."""
+    shared = 0
+    for one, other in zip(a.above, b.above, strict=False):
+        if one != other:
+            break
+        shared += 1
+    if shared and a.root == b.root:
+        # A switch is an upstream port and a downstream port for each device.
+        hops = max(len(a.above), len(b.above)) - shared
+        return "PIX" if hops <= 1 else "PXB"
+    if a.root and a.root == b.root:
+        return "PHB"
+    if a.numa is not None and a.numa == b.numa and a.numa >= 0:
+        return "NODE"
+    return "SYS" if a.numa is not None and b.numa is not None and a.numa >= 0 else "PHB"

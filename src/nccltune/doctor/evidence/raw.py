@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was read of a node, as the tools and the kernel printed it, by the name of its item.
+
+A running node and a folder of collected files give the same, so that all else is written once.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from nccltune.doctor.evidence.parsers.text import decode
+from nccltune.doctor.evidence.parsers.tree import Tree, parse_tree
+
+Record = TypeVar("Record")
+
+
+class Raw(NamedTuple):
+    """An item: `source` is the file or the command for people, `real` the path on the node that a
+    collected file is a copy of. `is_file`: lines of it can be named."""
+
+    name: str
+    source: str
+    data: bytes
+    is_file: bool = True
+    real: str = ""
+
+    def place(self, line: int | None = None) -> str:
+        """Where something stands: `file:line`, or the command."""
+        return f"{self.source}:{line}" if line is not None and self.is_file else self.source
+
+
+class Cache:
+    """Results of parsers by what they read: nodes have many files alike, and each is read once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Callable[..., Any], bytes], Any] = {}
+
+    def get(self, parser: Callable[[str], Record], data: bytes) -> Record:
+        """What `parser` makes of `data`."""
+        key = (parser, hashlib.blake2b(data, digest_size=16).digest())
+        if key not in self._made:
+            self._made[key] = parser(decode(data))
+        found: Record = self._made[key]
+        return found
+
+
+class Evidence:
+    """All items of one node. `problems` says what could not be read, and why; `real` which
+    file of the node an item is a copy of, by its name."""
+
+    def __init__(self, host: str, *, live: bool, cache: Cache | None = None) -> None:
+        self.host = host
+        self.live = live
+        self.problems: list[str] = []
+        self.real: dict[str, str] = {}
+        self._items: dict[str, list[Raw]] = {}
+        self._cache = cache if cache is not None else Cache()
+
+    def put(self, raw: Raw) -> None:
+        """Add an item; several of one name are readings one after the other."""
+        self._items.setdefault(raw.name, []).append(raw)
+
+    def replace(self, raw: Raw) -> None:
+        """Put an item in place of all of that name."""
+        self._items[raw.name] = [raw]
+
+    def all(self, name: str) -> list[Raw]:
+        """All items of that name, in order."""
+        return self._items.get(name, [])
+
+    def get(self, name: str) -> Raw | None:
+        """The last item of that name."""
+        found = self._items.get(name)
+        return found[-1] if found else None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of what there is."""
+        return list(self._items)
+
+    def parsed(self, name: str, parser: Callable[[str], Record]) -> tuple[Record, Raw] | None:
+        """What a parser makes of the last item of that name, and the item."""
+        raw = self.get(name)
+        return None if raw is None else (self.parse(raw, parser), raw)
+
+    def parse(self, raw: Raw, parser: Callable[[str], Record]) -> Record:
+        """What a parser makes of an item. Lines that it did not understand are told once."""
+        record = self._cache.get(parser, raw.data)
+        unread = getattr(record, "unread", 0)
+        if unread:
+            said = f"{raw.source}: {unread} line{'s' if unread > 1 else ''} not understood"
+            if said not in self.problems:
+                self.problems.append(said)
+        return record
+
+    def where(self, raw: Raw, live: str, line: int | None = None) -> str:
+        """Where a fact was read: `live` on the running node, else the place in the file."""
+        return live if self.live else raw.place(line)
+
+    def tree(self, name: str) -> tuple[Tree, Raw] | None:
+        """An item of paths and values."""
+        return self.parsed(name, parse_tree)
+
+    def text(self, name: str) -> tuple[str, Raw] | None:
+        """An item's text."""
+        return self.parsed(name, _same)
+
+
+def _same(text: str) -> str:
+    return text

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What leaves a node: serial numbers, addresses of hardware and secrets taken out of raw text.
+
+Kept are host names, IP addresses, GIDs and paths: rules ask for them, and what is found must be
+found again. `docs/reference/collecting.md` lists both.
+"""
+
+import re
+from collections.abc import Iterable
+
+from nccltune.doctor.evidence.catalogue import SETTINGS
+from nccltune.doctor.evidence.parsers.kernel_log import wanted
+
+GONE = "(redacted)"
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|API_?KEY|AUTH", re.IGNORECASE)
+_SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN|\b[A-Za-z0-9+/_=-]{40,}\b", re.ASCII)
+_UUID = re.compile(r"\b(?P<kind>GPU-|MIG-|)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+_MAC = re.compile(r"\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}(?:(?::[0-9a-fA-F]{2}){14})?\b")
+_XML_SERIAL = re.compile(
+    r"<(?P<tag>serial|uuid|pdi|board_part_number|chassis_serial_number|gpu_fabric_guid|process_name)"
+    r">[^<]*<"
+)
+_TEXT_SERIAL = re.compile(
+    r"^(?P<label>\s*(?:Serial Number|GPU UUID|GPU PDI|Chassis Serial Number|GPU Fabric GUID"
+    r"|\[SN\][^:]*|Device Serial Number)\s*:?).*$",
+    re.M,
+)
+LIBRARY_WORDS = ("libnccl", "libibverbs", "libfabric", "libmlx5", "librdmacm")
+_LIBRARY = re.compile("|".join(LIBRARY_WORDS))
+_PROCESSES = re.compile(r"<processes>.*?</processes>", re.S)
+CMDLINE_NAMES = (
+    "(intel_|amd_)?iommu",
+    "pci",
+    "pcie_[a-z_]+",
+    "numa_balancing",
+    "mitigations",
+    "intel_idle[.][a-z_]+",
+    "processor[.][a-z_]+",
+    "cpuidle[.][a-z_]+",
+    "idle",
+    "intel_pstate",
+    "amd_pstate",
+    "hugepages",
+    "hugepagesz",
+    "default_hugepagesz",
+    "isolcpus",
+    "nohz_full",
+    "nohz",
+    "rcu_nocbs",
+    "transparent_hugepage",
+    "nvidia[A-Za-z0-9_.-]*",
+    "mlx5_[a-z]+[.][a-z_]+",
+    "swiotlb",
+    "numa",
+    "tsc",
+    "clocksource",
+    "BOOT_IMAGE",
+    "vfio[a-z_.-]*",
+)
+"""Parameters of the kernel whose values are kept, as extended regular expressions."""
+_CMDLINE = re.compile(f"^(?:{'|'.join(CMDLINE_NAMES)})$")
+
+
+def plain_text(text: str) -> str:
+    """A text without serial numbers, UUIDs and MAC addresses."""
+    if "<" in text:
+        text = _PROCESSES.sub("<processes></processes>", text)
+        text = _XML_SERIAL.sub(lambda match: f"<{match['tag']}>{GONE}<", text)
+    text = _TEXT_SERIAL.sub(lambda match: f"{match['label']} {GONE}", text)
+    if "-" in text:
+        text = _UUID.sub(lambda match: f"{match['kind']}{GONE}", text)
+    return _MAC.sub(GONE, text) if ":" in text else text
+
+
+def kept_name(name: str) -> bool:
+    """Whether a setting of that name is looked at: `CUDA_VISIBLE_DEVICES`, not `PATH`."""
+    return name.startswith(SETTINGS) and name.replace("_", "").isalnum() and name.isascii()
+
+
+def kept_value(name: str, value: str) -> str:
+    """A setting's value, or in its place that it was taken out."""
+    if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
+        # A list of folders is long without being a secret.
+        is_path = name.endswith(("PATH", "PRELOAD", "FILE", "PLUGIN", "DIR"))
+        if _SECRET_NAME.search(name) or not is_path or "://" in value or "BEGIN" in value:
+            return GONE
+    return value[:4096]
+
+
+def plain_cmdline(text: str) -> str:
+    """The kernel's command line: values only of what is known to hold no secret."""
+    words = []
+    for word in text.split():
+        if word == "--":
+            # What follows is the init program's, and may hold anything.
+            break
+        name, sign, _ = word.partition("=")
+        words.append(word if not sign or _CMDLINE.match(name) else f"{name}={GONE}")
+    return " ".join(words) + "\n"
+
+
+def plain_environment(entries: Iterable[tuple[str, str]]) -> str:
+    """`NAME=value` lines of the settings that are looked at, sorted; line ends in values go."""
+    lines = [
+        f"{name}={kept_value(name, value)}".replace("\n", " ").replace("\r", " ")
+        for name, value in sorted(entries)
+        if kept_name(name)
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def plain_conf(text: str) -> str:
+    """A configuration file of NCCL: its lines in their places, others' settings taken out."""
+    out = []
+    for line in text.split("\n"):
+        name, sign, value = line.partition("=")
+        if line.startswith("#") or not sign:
+            out.append("#" if line.startswith("#") else "")
+        else:
+            out.append(f"{name}={kept_value(name, value)}" if kept_name(name) else f"{name}={GONE}")
+    return "\n".join(out)
+
+
+def plain_libraries(text: str) -> str:
+    """Of `ldconfig -p` the libraries that are asked for."""
+    return "".join(f"{line}\n" for line in text.split("\n") if _LIBRARY.search(line))
+
+
+def plain_log(text: str) -> str:
+    """The kernel's log: only lines that rules may ask for."""
+    lines = [line for line in text.split("\n") if wanted(line)]
+    return plain_text("".join(f"{line}\n" for line in lines))

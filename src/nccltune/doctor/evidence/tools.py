@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run many tools at once, each with a deadline of its own and a bound on what it may print.
+
+A tool that does not end is killed with all that it started. One that cannot be killed (it waits in
+the driver) is left behind: nothing here waits for it.
+"""
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.catalogue import Command
+from nccltune.launch.process import start
+from nccltune.model.errors import PlatformError
+
+MOST_BYTES = 16 << 20
+_CHUNK = 1 << 16
+_TICK_S = 0.05
+
+
+class Output(NamedTuple):
+    """What a tool printed; `problem` is why it is not to be trusted, None where it is."""
+
+    data: bytes
+    problem: str | None
+    seconds: float
+
+
+class _Running:
+    def __init__(self, command: Command, process: "subprocess.Popen[bytes]") -> None:
+        self.command = command
+        self.process = process
+        self.begun = time.monotonic()
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.open = 2
+        self.errors = b""
+        self.ended: float | None = None
+        self.problem: str | None = None
+
+    @property
+    def deadline(self) -> float:
+        """When it must have ended."""
+        return self.begun + self.command.deadline_s
+
+
+def run_all(
+    commands: Sequence[Command], environment: Mapping[str, str] | None = None
+) -> dict[str, Output]:
+    """Run all of them at once; the outputs by the command's name."""
+    environment = dict(os.environ if environment is None else environment)
+    # Tools translate what they print, and numbers with it.
+    environment.update(LC_ALL="C", LANG="C")
+    done: dict[str, Output] = {}
+    running: list[_Running] = []
+    with selectors.DefaultSelector() as selector:
+        for command in commands:
+            try:
+                one = _Running(command, start(command.words, environment))
+            except PlatformError as error:
+                missing = "No such file" in error.message
+                reason = "is not installed" if missing else error.message
+                done[command.name] = Output(b"", f"{command.words[0]}: {reason}", 0.0)
+                continue
+            running.append(one)
+            for stream in (one.process.stdout, one.process.stderr):
+                assert stream is not None
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, one)
+        while running:
+            _read(selector, _TICK_S)
+            for one in [one for one in running if _has_ended(one)]:
+                running.remove(one)
+                done[one.command.name] = _finish(one, selector)
+    return done
+
+
+def _read(selector: selectors.BaseSelector, timeout: float) -> None:
+    for key, _ in selector.select(timeout):
+        one: _Running = key.data
+        stream = key.fileobj
+        try:
+            data = os.read(key.fd, _CHUNK)
+        except BlockingIOError:
+            continue
+        if not data:
+            selector.unregister(stream)
+            one.open -= 1
+        elif stream is one.process.stderr:
+            one.errors = (one.errors + data)[-4096:]
+        elif one.size < MOST_BYTES:
+            one.parts.append(data)
+            one.size += len(data)
+        else:
+            one.problem = f"printed more than {MOST_BYTES >> 20} MiB"
+
+
+def _has_ended(one: _Running) -> bool:
+    now = time.monotonic()
+    if one.process.poll() is not None and one.ended is None:
+        one.ended = now
+    if one.problem is None and one.ended is None and now >= one.deadline:
+        one.problem = f"did not end within {one.command.deadline_s:g} s and was stopped"
+    if one.problem is not None:
+        return True
+    # What it left running may hold the pipes open: its own output is there by then.
+    return one.ended is not None and (not one.open or now >= one.ended + _TICK_S)
+
+
+def _finish(one: _Running, selector: selectors.BaseSelector) -> Output:
+    for stream in (one.process.stdout, one.process.stderr):
+        assert stream is not None
+        with suppress(KeyError, ValueError):
+            selector.unregister(stream)
+        stream.close()
+    if one.process.poll() is None or one.open:
+        # Its session is its own, so that this takes what it started and nothing else.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            one.process.wait(0.05)
+    seconds = time.monotonic() - one.begun
+    problem = one.problem
+    if problem is None and one.process.returncode not in one.command.fine:
+        words = one.errors.decode(errors="replace").strip() or _last(one.parts)
+        first = words.partition("\n")[0][:200]
+        problem = f"exit code {one.process.returncode}" + (f": {first}" if first else "")
+    name = " ".join(one.command.words[:3])
+    return Output(b"".join(one.parts), f"{name}: {problem}" if problem else None, seconds)
+
+
+def _last(parts: list[bytes]) -> str:
+    lines = b"".join(parts[-1:]).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write what was read of a node into a folder, as plain text for any eye."""
+
+import datetime
+import re
+from pathlib import Path
+
+import nccltune
+from nccltune.doctor.evidence.folder import INDEX
+from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.raw import Evidence
+from nccltune.model.errors import InputError
+
+
+def collect_to(folder: Path, *, host: str | None = None) -> Path:
+    """Read this node and write its files into `folder`/HOST; what can be read needs no root rights.
+
+    Returns the node's folder. Raises InputError where it cannot be written.
+    """
+    evidence = gather()
+    return write_evidence(evidence, folder, host=host)
+
+
+def write_evidence(evidence: Evidence, folder: Path, *, host: str | None = None) -> Path:
+    """Write the items of a node into `folder`/HOST, over those of an earlier reading."""
+    name = re.sub(r"[^\w.-]", "_", host or evidence.host).lstrip(".") or "node"
+    target = folder / name
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    index = [f"by\tnccltune {nccltune.__version__}", f"at\t{now}"]
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for item in sorted(evidence.names):
+            raws = evidence.all(item)
+            for number, raw in enumerate(raws, 1):
+                end = f".{number}.txt" if len(raws) > 1 else ".txt"
+                (target / f"{item}{end}").write_bytes(raw.data)
+                index.append(f"read\t{item}\t{raw.source}")
+        index += [f"not read\t{problem}" for problem in evidence.problems]
+        text = "".join(f"{line}\n" for line in index)
+        (target / f"{INDEX}.txt").write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(target)) from error
+    return target

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node from its files and tools to facts; the same through a folder."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.doctor.evidence.collect import collect, facts_of, folder_facts
+from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.script import collect_script
+from nccltune.doctor.evidence.write import write_evidence
+from nccltune.doctor.facts import Facts, catalogue
+from nccltune.model.errors import InputError
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import ENVIRONMENT, FAR, GPU, NIC, make_node, put, run_made
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("node")
+    make_node(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def facts(root: Path) -> Facts:
+    return collect(root, environment=ENVIRONMENT, runner=run_made)
+
+
+def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
+    """The only record of a fact that has these values."""
+    found = [one for one in facts.value(fact) if all(one.get(k) == v for k, v in wanted.items())]
+    assert len(found) == 1, (fact, wanted, facts.value(fact))
+    return dict(found[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("node.host", "node7"),
+        ("node.virtual", True),
+        ("node.container", False),
+        ("node.vcpus", 8),
+        ("node.sysfs_pci", True),
+        ("node.shm_device", "27"),
+        ("node.services", {"nvidia-fabricmanager": "failed", "opensm": "not-found"}),
+        ("node.modules", ["nvidia", "nvidia_peermem"]),
+        ("node.fabric", "nvswitch"),
+        ("cpu.vendor", "GenuineIntel"),
+        ("cpu.sockets", 2),
+        ("cpu.numa_nodes", 2),
+        ("cpu.governors", ["performance", "powersave"]),
+        ("cpu.idle_states", [{"name": "C6", "latency_us": 133, "disabled": False}]),
+        ("kernel.cmdline", "BOOT_IMAGE=/vmlinuz iommu=pt password=(redacted) quiet"),
+        ("kernel.numa_balancing", 1),
+        ("kernel.huge_pages", 128),
+        ("limits.memlock_kib", 8192),
+        ("limits.cpus", [0, 1, 2, 3, 8]),
+        ("shm.bytes", 65536 * 1024),
+        ("logind.remove_ipc", False),
+        ("gpu.driver", "570.1.2"),
+        ("gpu.open_driver", True),
+        ("gpu.dmabuf", True),
+        ("gpu.peer_memory", ["nv_mem"]),
+        ("imex.channels", ["channel0"]),
+        ("rdma.devices_seen", True),
+        ("rdma.verbs", True),
+        ("rdma.dev", True),
+        ("cloud.provider", "aws"),
+        ("cloud.machine_type", "p5.48xlarge"),
+        ("nccl.version", "2.27.5"),
+        ("nccl.libraries", [{"path": "/usr/lib/libnccl.so.2", "version": "2.27.5"}]),
+        ("topo.given", False),
+        (
+            "kernel.iommu_groups",
+            [
+                {"group": "7", "type": "DMA-FQ", "devices": [GPU]},
+                {"group": "8", "type": "DMA-FQ", "devices": [NIC]},
+            ],
+        ),
+        (
+            "hca_counters",
+            [
+                {"hca": "mlx5_0", "port": 1, "counter": c, "value": v, "earlier": None}
+                for c, v in (("link_downed", 3), ("packet_seq_err", 9))
+            ],
+        ),
+    ],
+)
+def test_facts(facts: Facts, name: str, value: object) -> None:
+    assert facts.value(name) == value
+
+
+def test_records(facts: Facts) -> None:
+    link = of(facts, "pci.links", bus_id=NIC)
+    # The slot of the NIC is of Gen4: the link cannot be faster than that.
+    assert (link["name"], link["speed_gt_per_s"], link["speed_gt_per_s_max"]) == ("mlx5_0", 8, 16)
+    assert (link["width"], link["width_max"], link["max_read_request"]) == (8, 16, 4096)
+    assert (link["ats"], link["relaxed_ordering"]) == (False, False)
+    assert of(facts, "pci.links", bus_id=GPU)["name"] == "GPU 0"
+    bridge = of(facts, "pci.bridges", bus_id="0000:00:01.0")
+    assert (bridge["acs_source_validation"], bridge["acs_request_redirect"]) == (True, True)
+    assert of(facts, "pci.bridges", bus_id="0000:01:00.0")["acs_request_redirect"] is False
+    # What lspci did not print is not known.
+    assert "acs_control" not in of(facts, "pci.bridges", bus_id="0000:02:00.0")
+    gpu = of(facts, "gpus", index=0)
+    assert (gpu["numa"], gpu["cpus"], gpu["sm"]) == (0, [0, 1, 2, 3], 90)
+    assert (gpu["nvlinks_active"], gpu["nvlinks"], gpu["nvlink_gb_per_s"]) == (2, 2, 26.562)
+    assert of(facts, "gpus", index=1)["nvlinks_active"] == 1
+    assert of(facts, "gpu.p2p", a=1, b=0, kind="nvlink")["status"] == "CNS"
+    assert of(facts, "gpu.nic_paths", gpu=0) == {"gpu": 0, "nic": "mlx5_0", "kind": "PIX"}
+    assert of(facts, "gpu.nic_paths", gpu=1)["kind"] == "SYS"
+    nic = of(facts, "nics", name="eth0")
+    assert (nic["driver"], nic["bus_id"], nic["rdma"]) == ("mlx5_core", NIC, "mlx5_0")
+    assert (nic["virtual"], nic["speed_mbit_per_s"], nic["mtu"]) == (False, 400000, 1500)
+    assert nic["addresses"] == ["192.0.2.4/24", "fe80::1/64"]
+    assert nic["driver_version"] == "6.8.0"
+    bridge = of(facts, "nics", name="docker0")
+    assert (bridge["driver"], bridge["virtual"]) == ("bridge", True)
+    hca = of(facts, "hcas", name="mlx5_0")
+    assert (hca["state"], hca["rate_gbit_per_s"], hca["netdev"]) == ("ACTIVE", 400, "eth0")
+    # An MTU of 1500 leaves RoCE 1024.
+    assert (hca["mtu"], hca["bus_id"], hca["driver"]) == (1024, NIC, "mlx5_core")
+    assert [gid["index"] for gid in facts.value("gids")] == [0, 3]
+    assert of(facts, "gids", index=3)["ipv4"] is True
+    assert of(facts, "gids", index=0)["link_local"] is True
+    assert any("Xid" in line["text"] for line in facts.value("kernel.log"))
+
+
+def test_settings_and_plugins(facts: Facts) -> None:
+    settings = {(one["name"], one["kind"]): one for one in facts.value("settings")}
+    assert settings["NCCL_ALGO", "environment"]["in_force"] is True
+    assert settings["NCCL_ALGO", "system_conf"]["in_force"] is False
+    assert settings["NCCL_ALGO", "system_conf"]["where"] == "/etc/nccl.conf:2"
+    assert settings["NCCL_IB_HCA", "user_conf"]["in_force"] is True
+    assert settings["NCCL_IB_HCA", "system_conf"]["in_force"] is False
+    assert settings["NCCL_DEBUG", "profile"] == {
+        "name": "NCCL_DEBUG",
+        "value": "INFO",
+        "kind": "profile",
+        "where": "/root/.bashrc:1",
+        "in_force": False,
+    }
+    assert settings["NCCL_SECRET_TOKEN", "environment"]["value"] == "(redacted)"
+    assert not any(name in ("PATH", "OTHER", "API_TOKEN") for name, _ in settings)
+    (plugin,) = facts.value("plugins")
+    assert plugin == {
+        "path": "/usr/lib/libnccl-net-made.so",
+        "kind": "net",
+        "named_by": "NCCL_NET_PLUGIN=made",
+        "net_symbols": ["ncclNetPlugin_v9"],
+        "tuner_symbols": ["ncclTunerPlugin_v4"],
+    }
+
+
+def test_what_was_not_read_is_told(facts: Facts) -> None:
+    assert "nvidia-imex-ctl: is not installed" in facts.unread
+    assert any("without root rights" in line for line in facts.unread)
+    assert "log.net" not in facts
+    assert "gpu.paths" not in facts
+
+
+def test_a_folder_tells_the_same(root: Path, facts: Facts, tmp_path: Path) -> None:
+    evidence = gather(root, environment=ENVIRONMENT, runner=run_made)
+    target = write_evidence(evidence, tmp_path)
+    assert target == tmp_path / "node7"
+    (other,) = folder_facts(tmp_path)
+    assert {name: fact.value for name, fact in other.items()} == {
+        name: fact.value for name, fact in facts.items()
+    }
+    assert set(facts.unread) <= set(other.unread)
+    assert other["limits.open_files"].source == "node7/limits.txt:3"
+    text = "".join(path.read_text() for path in target.iterdir())
+    for secret in ("secret", "abc", "--key", "1111-2222", "API_TOKEN"):
+        assert secret not in text
+
+
+def test_all_that_a_node_tells_is_in_the_catalogue(facts: Facts) -> None:
+    # `Facts.add` refuses other names and types; this says what a node can never tell by itself.
+    never = {
+        name
+        for name in catalogue()
+        if name not in facts and not name.startswith(("log.", "topo.", "graph.", "cloud."))
+    }
+    assert never == {
+        "container.numa_calls",
+        "gpu.paths",
+        "imex.nodes",
+        "nic_counters",
+        "rdma.rail_pings",
+        "rdma.tests",
+        "ras.checks",
+        "tests",
+        "vm_host.bridges",
+    }
+
+
+def test_more_files(root: Path, tmp_path: Path) -> None:
+    put(tmp_path, "nccl.log", texts.LOG)
+    put(tmp_path, "job.sbatch", texts.JOB)
+    put(tmp_path, "metadata/cloud-metadata.json", '{"compute": {"vmSize": "Standard_ND96"}}')
+    put(tmp_path, "gpu-bandwidth.txt", texts.NVBANDWIDTH)
+    found = collect(
+        root,
+        environment={},
+        runner=run_made,
+        files=[
+            tmp_path / "nccl.log",
+            tmp_path / "job.sbatch",
+            tmp_path / "metadata" / "cloud-metadata.json",
+            tmp_path / "gpu-bandwidth.txt",
+        ],
+    )
+    assert (found.value("log.net"), found.value("log.bootstrap")) == ("IB", "docker0")
+    assert found.value("log.vias")[0] == {
+        "direction": "receive",
+        "via": "NET/IB/0/GDRDMA",
+        "gdr": True,
+        "count": 2,
+    }
+    # A log's version is that of jobs, before that of a library.
+    assert found.value("nccl.version") == "2.27.5"
+    assert found.value("cloud.machine_type") == "Standard_ND96"
+    assert of(found, "gpus", index=1)["h2d_gb_per_s"] == 12.4
+    job = of(found, "settings", name="NCCL_PROTO")
+    assert (job["kind"], job["in_force"]) == ("job_file", False)
+    assert job["where"] == f"{tmp_path}/job.sbatch:4"
+    assert of(found, "settings", name="NCCL_ALGO", kind="log")["in_force"] is True
+    put(tmp_path, "poem.txt", "roses are red\n")
+    with pytest.raises(InputError, match="nothing that the doctor knows"):
+        collect(root, environment={}, runner=run_made, files=[tmp_path / "poem.txt"])
+    with pytest.raises(InputError, match="no such file"):
+        collect(root, environment={}, runner=run_made, files=[tmp_path / "absent"])
+
+
+def test_nvidia_smi_in_xml_and_topo(root: Path, tmp_path: Path) -> None:
+    put(tmp_path, "n/nvidia-smi-q-x.xml", texts.SMI_XML)
+    put(tmp_path, "n/nvidia-smi-topo-m.txt", texts.TOPO)
+    put(tmp_path, "n/ibstat.txt", texts.IBSTAT)
+    put(tmp_path, "n/show_gids.txt", texts.GIDS)
+    put(tmp_path, "n/perfquery.1.txt", texts.PERFQUERY.replace(":.1\n", ":.0\n"))
+    put(tmp_path, "n/perfquery.2.txt", texts.PERFQUERY.replace("12", "15"))
+    put(tmp_path, "n/ib_write_bw.txt", texts.PERFTEST)
+    put(tmp_path, "n/rail-pings.txt", texts.PINGS)
+    put(tmp_path, "n/host-lspci.txt", texts.LSPCI)
+    put(tmp_path, "n/imex.txt", texts.IMEX)
+    (found,) = folder_facts(tmp_path)
+    assert found.node == "n"
+    assert of(found, "gpus", index=0)["bus_id"] == GPU
+    assert of(found, "gpu.paths", a=0, b=1)["links"] == 18
+    assert of(found, "gpu.nic_paths", gpu=1, nic="mlx5_bond_1")["kind"] == "PXB"
+    assert of(found, "hcas", name="mlx5_1")["sm_lid"] == 0
+    assert of(found, "gids", index=3)["type"] == "RoCE v2"
+    symbol = of(found, "hca_counters", counter="symbol_error")
+    assert (symbol["value"], symbol["earlier"]) == (15, 12)
+    assert of(found, "rdma.tests", hca="mlx5_0")["gbit_per_s"] == 195.5
+    assert of(found, "rdma.rail_pings", to_rail=1)["reached"] is False
+    assert len(found.value("vm_host.bridges")) == 2
+    assert of(found, "imex.nodes", node="192.0.2.5")["status"] == "UNAVAILABLE"
+    assert "node.host" not in found
+
+
+def test_the_script_is_for_any_shell(tmp_path: Path) -> None:
+    script = tmp_path / "collect.sh"
+    script.write_text(collect_script())
+    assert re.search(r"@[A-Z_]+@", script.read_text()) is None
+    environment = {**os.environ, "NCCL_ALGO": "Ring", "NCCL_A_TOKEN": "abc"}
+    done = subprocess.run(
+        ["/bin/sh", str(script), str(tmp_path / "out"), "here"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout == f"wrote {tmp_path}/out/here\n"
+    (scripted,) = folder_facts(tmp_path / "out")
+    live = facts_of(gather(environment=environment, runner=lambda _: {}))
+    same = ("kernel.release", "limits.open_files", "nics", "pci.links", "cpu.vendor", "settings")
+    for name in same:
+        if name in live and name not in ("settings", "nics", "pci.links"):
+            assert scripted.value(name) == live.value(name), name
+    values = {one["name"]: one["value"] for one in scripted.value("settings")}
+    assert (values["NCCL_ALGO"], values["NCCL_A_TOKEN"]) == ("Ring", "(redacted)")
+    assert {nic["name"] for nic in scripted.value("nics")} == {
+        nic["name"] for nic in live.value("nics")
+    }
+    assert [link["bus_id"] for link in scripted.value("pci.links")] == [
+        link["bus_id"] for link in live.value("pci.links")
+    ]
+
+
+def test_far(facts: Facts) -> None:
+    assert of(facts, "gpus", index=1)["bus_id"] == FAR

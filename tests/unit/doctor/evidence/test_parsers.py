@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of what tools print: shapes of several versions."""
+
+import pytest
+
+from nccltune.doctor.evidence.parsers.addresses import parse_addresses
+from nccltune.doctor.evidence.parsers.ethtool import Counter, parse_ethtool
+from nccltune.doctor.evidence.parsers.gids import parse_show_gids
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
+from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.kernel import (
+    parse_cpus,
+    parse_df,
+    parse_huge_pages,
+    parse_modules,
+    parse_status,
+)
+from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
+from nccltune.doctor.evidence.parsers.limits import parse_limits
+from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
+from nccltune.doctor.evidence.parsers.lspci import parse_lspci
+from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
+from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
+from nccltune.doctor.evidence.parsers.nvlink import GpuLinks, parse_nvlink_status
+from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
+from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
+from nccltune.doctor.evidence.parsers.perftest import parse_perftest
+from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
+from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
+from nccltune.doctor.evidence.parsers.services import parse_services
+from nccltune.doctor.evidence.parsers.symbols import parse_plugins
+from nccltune.doctor.evidence.parsers.text import bus_id, cpu_list, decode, real, whole
+from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
+from nccltune.doctor.evidence.parsers.tree import parse_tree
+from tests.unit.doctor.evidence import texts
+
+
+def test_lspci() -> None:
+    found = parse_lspci(texts.LSPCI)
+    port, switch, nic, gpu = found.devices
+    assert (found.others, found.unread) == (1, 0)
+    assert (port.bus_id, port.kind, port.line) == ("0000:00:01.0", "bridge", 1)
+    assert port.acs is not None
+    assert port.acs.startswith("SrcValid+ TransBlk- ReqRedir+")
+    assert (port.vendor, port.device, port.max_read_request) == ("8086", "1a00", 512)
+    assert (switch.acs, switch.verbose, switch.denied) == (None, True, False)
+    assert (nic.kind, nic.speed, nic.speed_max, nic.width, nic.width_max) == ("nic", 16, 32, 8, 16)
+    assert (nic.ats, nic.max_read_request, nic.relaxed_ordering) == (False, 4096, False)
+    assert (gpu.kind, gpu.denied, gpu.ats) == ("gpu", True, None)
+    assert texts.LSPCI.split("\n")[nic.line - 1].startswith("0000:03:00.0")
+
+
+def test_lspci_without_domain_and_numbers() -> None:
+    text = texts.LSPCI.replace("0000:", "").replace(" [0604]", "").replace(" [0302]", "")
+    found = parse_lspci(text.replace(" [0207]", "").replace(" [10de:2330]", ""))
+    assert [one.kind for one in found.devices] == ["bridge", "bridge", "nic", "gpu"]
+    assert found.devices[3].bus_id == "0000:04:00.0"
+    assert found.devices[3].vendor is None
+
+
+def test_pci_config_is_told_in_lspci_s_words() -> None:
+    config = bytearray(4096)
+    config[6], config[0x34] = 0x10, 0x40
+    config[0x40:0x44] = b"\x01\x60\x00\x00"  # power management, next at 0x60
+    config[0x60:0x62] = b"\x10\x00"
+    config[0x68:0x6A] = (0x5010).to_bytes(2, "little")  # 4096 bytes, relaxed ordering
+    config[0x100:0x104] = (0x0001 | 1 << 16 | 0x148 << 20).to_bytes(4, "little")
+    config[0x148:0x14C] = (0x000D | 1 << 16 | 0x200 << 20).to_bytes(4, "little")
+    config[0x14E:0x150] = (0x0005).to_bytes(2, "little")
+    config[0x200:0x204] = (0x000F | 1 << 16).to_bytes(4, "little")
+    config[0x206:0x208] = (0x8000).to_bytes(2, "little")
+    found = parse_pci_config(bytes(config))
+    assert found.acs == (
+        "SrcValid+ TransBlk- ReqRedir+ CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-"
+    )
+    assert (found.ats, found.max_read_request, found.relaxed_ordering) == (True, 4096, True)
+    shown = render_pci_config("0000:03:00.0", "0207", "15b3", "1021", found)
+    (device,) = parse_lspci(shown).devices
+    assert (device.acs, device.ats, device.max_read_request) == (found.acs, True, 4096)
+    assert device.relaxed_ordering is True
+    # Without root rights the kernel gives 64 bytes.
+    few = parse_pci_config(bytes(config[:64]))
+    assert few == (None, None, None, None, False)
+    (device,) = parse_lspci(render_pci_config("0000:03:00.0", "0207", "15b3", "1021", few)).devices
+    assert device.denied
+    # A list of capabilities that points at itself ends.
+    config[0x41], config[0x148:0x14C] = 0x40, (0x0002 | 0x148 << 20).to_bytes(4, "little")
+    assert parse_pci_config(bytes(config)).acs is None
+
+
+def test_limits() -> None:
+    found = parse_limits(texts.LIMITS)
+    assert found[:3] == (8192, -1, 1024)
+    assert found.lines == {"stack": 2, "files": 3, "memlock": 4}
+    assert parse_limits(texts.ULIMIT)[:3] == (64, -1, 32768)
+    assert parse_limits("locked memory(kbytes)     8192\n").memlock_kib == 8192
+
+
+def test_kernel_texts() -> None:
+    assert parse_modules(texts.LSMOD) == ["mlx5_core", "nvidia_peermem"]
+    assert parse_modules(texts.PROC_MODULES) == ["nvidia"]
+    assert parse_cpus(texts.LSCPU) == ("AuthenticAMD", 25, 17, 2, 8, 192, False)
+    assert parse_cpus(texts.CPUINFO) == ("GenuineIntel", 6, 143, 2, None, None, True)
+    assert parse_status(texts.STATUS) == ([0, 1, 2, 3, 8], False, True)
+    assert parse_df(texts.DF, "/dev/shm") == (65536 * 1024, 65024 * 1024, 2)
+    assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
+    assert parse_huge_pages(texts.MEMINFO) == 512
+    assert parse_services(texts.SERVICES) == {
+        "nvidia-fabricmanager": "failed",
+        "opensm": "not-found",
+    }
+    assert parse_services("nvidia-imex.service inactive\n") == {"nvidia-imex": "inactive"}
+    assert remove_ipc(parse_listed(texts.LISTED)) == (False, "/etc/systemd/logind.conf.d/50.conf:2")
+    assert remove_ipc([]) == (True, "systemd-logind's default")
+
+
+def test_kernel_log() -> None:
+    found = parse_kernel_log(texts.DMESG)
+    assert [(one.text[:40], one.line, one.times) for one in found.lines] == [
+        ("mlx5_core 0000:03:00.0: 63.008 Gb/s avai", 2, 1),
+        ("NVRM: Xid (PCI:0000:04:00): 74, pid=1, N", 3, 1),
+        ("mlx5_core 0000:03:00.0 eth0: Link down", 4, 2),
+    ]
+    assert parse_kernel_log("dmesg: read kernel buffer failed: Operation not permitted\n").denied
+    many = parse_kernel_log("".join(f"[ 1.0] pcie {number}\n" for number in range(2100)))
+    assert (len(many.lines), many.left_out) == (2000, 100)
+
+
+@pytest.mark.parametrize("text", [texts.SMI_XML, texts.SMI_TEXT, texts.SMI_CSV])
+def test_gpu_query_says_the_same_in_all_forms(text: str) -> None:
+    gpu = parse_gpu_query(text).gpus[0]
+    assert (gpu.number, gpu.bus_id, gpu.name) == (0, "0000:04:00.0", "NVIDIA H100 80GB HBM3")
+    assert (gpu.driver, gpu.memory_mib, gpu.persistence) == ("570.1.2", 81559, False)
+    assert (gpu.pcie_gen, gpu.pcie_gen_max, gpu.pcie_width, gpu.pcie_width_max) == (1, 5, 16, 16)
+    assert set(gpu.slowdowns or ()) == {"sw_power_cap", "hw_thermal_slowdown"}
+    assert (gpu.utilization_pct, gpu.temperature_c) == (3, 33)
+    assert (gpu.sm_clock_mhz, gpu.sm_clock_max_mhz) == (345, 1980)
+    assert (gpu.ecc_uncorrected, gpu.mig) == (0, False)
+    if text is not texts.SMI_CSV:
+        assert (gpu.sm, gpu.fabric_state, gpu.fabric_status) == (90, "completed", "success")
+
+
+def test_gpu_query_csv() -> None:
+    both = parse_gpu_query(texts.SMI_CSV + texts.SMI_NEW).gpus
+    assert [(gpu.sm, gpu.fabric_state) for gpu in both] == [(90, "completed"), (90, "in_progress")]
+    assert (both[1].slowdowns, both[1].ecc_uncorrected, both[1].mig) == ((), None, True)
+    assert (both[1].fabric_status, both[1].pcie_width) == (None, 8)
+    failed = parse_gpu_query('Field "fabric.state" is not a valid field to query.\n')
+    assert failed.gpus == ()
+    assert failed.problem == 'Field "fabric.state" is not a valid field to query.'
+
+
+def test_gpu_query_leaves_entities_alone() -> None:
+    bomb = '<!DOCTYPE a [<!ENTITY b "bb">]><nvidia_smi_log><gpu id="x"><product_name>&b;'
+    assert parse_gpu_query(bomb + "</product_name></gpu>").gpus[0].name == "&b;"
+    assert parse_gpu_query("<nvidia_smi_log>" + "<gpu id=" * 1000).unread == 1000
+
+
+def test_nvlink_and_peers() -> None:
+    assert parse_nvlink_status(texts.NVLINK).gpus == (
+        GpuLinks(0, 1, 2, 2, 26.562),
+        GpuLinks(1, 4, 1, 2, 26.562),
+    )
+    matrix = parse_p2p_matrix(decode(texts.P2P.encode()))
+    assert [(one.a, one.b, one.status, one.line) for one in matrix.pairs] == [
+        (0, 1, "OK", 2),
+        (1, 0, "CNS", 3),
+    ]
+    assert matrix.unread == 0
+    assert parse_p2p_matrix("GPU0 X OK\n").unread == 1
+
+
+def test_topo_matrix() -> None:
+    new = parse_topo_matrix(decode(texts.TOPO.encode()))
+    cells = {(one.a, one.b): (one.kind, one.links) for one in new.cells}
+    assert cells["GPU0", "GPU1"] == ("NVL", 18)
+    assert cells["GPU1", "mlx5_bond_1"] == ("PXB", 0)
+    assert new.cpus == {0: [0, 1, 2, 3]}
+    old = parse_topo_matrix(texts.TOPO_OLD)
+    assert {(one.a, one.b): one.kind for one in old.cells}["GPU0", "GPU1"] == "SYS"
+    assert old.cpus[1][0] == 20
+    assert (new.unread, old.unread) == (0, 0)
+
+
+def test_imex() -> None:
+    found = parse_imex(texts.IMEX)
+    assert [(one.node, one.status, one.version) for one in found.nodes] == [
+        ("192.0.2.4", "READY", "570.1.2"),
+        ("192.0.2.5", "UNAVAILABLE", "0.0.0"),
+    ]
+    assert (found.state, found.unread) == ("DEGRADED", 0)
+    other = parse_imex(texts.IMEX_JSON)
+    assert [one.status for one in other.nodes] == ["READY"]
+    assert (other.state, other.unread) == ("UP", 1)
+
+
+def test_nvbandwidth() -> None:
+    found = parse_nvbandwidth(texts.NVBANDWIDTH)
+    assert found.h2d == {0: 55.10, 1: 12.40}
+    assert found.d2h == {0: 54.0, 1: 20.0}
+
+
+def test_rdma_ports() -> None:
+    first, second = parse_rdma_ports(texts.IBSTAT).ports
+    assert (first.state, first.phys_state, first.rate_gbit_per_s) == ("ACTIVE", "LinkUp", 400)
+    assert (first.sm_lid, first.firmware) == (1, "28.39.1002")
+    assert (second.name, second.state, second.sm_lid) == ("mlx5_1", "INIT", 0)
+    (status,) = parse_rdma_ports(texts.IBSTATUS).ports
+    assert (status.state, status.rate_gbit_per_s, status.phys_state) == ("ACTIVE", 400, "LinkUp")
+    (info,) = parse_rdma_ports(texts.DEVINFO).ports
+    assert (info.mtu, info.mtu_max, info.state) == (1024, 4096, "ACTIVE")
+    assert (info.phys_state, info.firmware) == ("LinkUp", "28.39.1002")
+    (link,) = parse_rdma_ports(texts.RDMA_LINK).ports
+    assert (link.name, link.port, link.state) == ("mlx5_2", 1, "DOWN")
+    assert (link.phys_state, link.netdev) == ("Polling", "eth2")
+
+
+def test_gids() -> None:
+    local, mapped = parse_show_gids(texts.GIDS).gids
+    assert (local.is_link_local, local.is_ipv4, local.type) == (True, False, "RoCE v1")
+    assert (mapped.is_link_local, mapped.is_ipv4, mapped.number) == (False, True, 3)
+    assert parse_show_gids(texts.GIDS).unread == 0
+
+
+def test_counters() -> None:
+    found = parse_ethtool(texts.ETHTOOL)
+    (interface,) = found.interfaces
+    assert (interface.driver, interface.bus_id) == ("mlx5_core", "0000:03:00.0")
+    # Counters of one queue are left out: their sum stands beside them.
+    assert found.counters == (
+        Counter("eth0", "rx_out_of_buffer", 7, 9),
+        Counter("eth0", "rx_prio3_pause", 42, 11),
+    )
+    statistic = parse_rdma_counters(texts.RDMA_STATISTIC).counters
+    assert [(one.counter, one.value) for one in statistic] == [
+        ("out_of_buffer", 2),
+        ("packet_seq_err", 9),
+        ("np_cnp_sent", 0),
+    ]
+    perf = parse_rdma_counters(texts.PERFQUERY).counters
+    assert [(one.hca, one.port, one.counter, one.value) for one in perf] == [
+        ("mlx5_0", 1, "symbol_error", 12),
+        ("mlx5_0", 1, "link_downed", 1),
+    ]
+
+
+def test_addresses() -> None:
+    assert parse_addresses(texts.ADDRESSES) == {
+        "lo": ["127.0.0.1/8"],
+        "eth0": ["192.0.2.4/24", "fe80::1/64"],
+    }
+    assert parse_addresses(texts.IF_INET6) == {"eth0": ["fe80::1/64"]}
+    assert parse_addresses("2: eth0    inet 999.0.2.4/24 brd\n") == {"eth0": []}
+
+
+def test_nccl_log() -> None:
+    found = parse_nccl_lines(texts.LOG)
+    first = found.messages[0]
+    assert (first.text, first.warn, first.line, first.times) == (
+        "NET/IB : made up trouble",
+        True,
+        7,
+        2,
+    )
+    assert (found.version, found.net, found.bootstrap) == ("2.27.5", "IB", "docker0")
+    assert (found.net_devices, found.relaxed_ordering) == (("mlx5_0:1", "mlx5_1:1"), True)
+    assert (found.ranks, found.nodes, found.coll_channels, found.nvls_channels) == (16, 2, 2, 0)
+    assert found.vias == (("receive", "NET/IB/0/GDRDMA", 2), ("send", "P2P/CUMEM", 1))
+    assert found.graphs == ((4, 2, 12.0, 12.0, "PIX", "PIX"),)
+    assert found.settings == (("NCCL_ALGO", "Ring", 3),)
+    assert not any(message.text.startswith("Channel") for message in found.messages)
+
+
+def test_job_settings() -> None:
+    def kept(name: str) -> bool:
+        return name.startswith(("NCCL_", "LD_"))
+
+    assert parse_job_settings(texts.JOB, kept) == [
+        ("NCCL_DEBUG", "INFO", 2),
+        ("NCCL_PROTO", "Simple", 4),
+        ("LD_LIBRARY_PATH", "/opt/x:$LD_LIBRARY_PATH", 4),
+        ("NCCL_IB_HCA", "mlx5_0,mlx5_1", 5),
+        ("NCCL_NTHREADS", "256", 5),
+    ]
+    assert parse_job_settings(texts.MANIFEST, kept) == [
+        ("NCCL_SOCKET_IFNAME", "eth0", 5),
+        ("NCCL_NET", "Socket", 10),
+    ]
+
+
+def test_measured() -> None:
+    (run,) = parse_perftest(texts.PERFTEST).runs
+    assert (run.hca, run.peer, run.gbit_per_s, run.gpu) == ("mlx5_0", "h2", 195.5, False)
+    old = texts.PERFTEST.replace("Gb/sec", "MB/sec")
+    assert parse_perftest(old).runs[0].gbit_per_s == pytest.approx(195.5 * 8 * 1.048576 / 1000)
+    pings = parse_rail_pings(texts.PINGS).pings
+    assert [(one.from_rail, one.to_rail, one.reached) for one in pings] == [
+        (0, 0, True),
+        (0, 1, False),
+    ]
+
+
+def test_plugins() -> None:
+    (plugin,) = parse_plugins(texts.PLUGINS).plugins
+    assert plugin.path == "/opt/made up/libnccl-net-ofi.so"
+    assert plugin.of("ncclNetPlugin") == ["ncclNetPlugin_v8", "ncclNetPlugin_v9"]
+    # What the file itself looks for elsewhere it does not define.
+    assert plugin.of("ncclTunerPlugin") == ["ncclTunerPlugin_v3"]
+
+
+def test_tree() -> None:
+    tree = parse_tree(texts.TREE)
+    assert tree.get("/sys/bus/pci/devices/0000:00:01.0/class") == "0x060400"
+    assert tree.get("/sys/bus/pci/devices/0000:03:00.0/max_link_speed") == "16.0 GT/s PCIe"
+    gid = tree.get("/sys/class/infiniband/mlx5_0/ports/1/gids/3")
+    assert gid == "fe80:0000:0000:0000:0000:0000:0000:0001"
+    assert tree.get("/sys/class/net/br0/uevent") == "DEVTYPE=bridge\nINTERFACE=br0"
+    assert tree.link("/sys/bus/pci/devices/0000:03:00.0") == "0000:03:00.0"
+    assert tree.get("/sys/class/net/eth0/device/infiniband/mlx5_0") == ""
+    assert tree.unread == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("16x", 16), ("0x1f", 31), ("-1", -1), ("N/A", None), ("", None), (None, None)],
+)
+def test_whole(text: str | None, number: int | None) -> None:
+    assert whole(text) == number
+
+
+def test_small_words() -> None:
+    assert real("26.562 GB/s") == 26.562
+    assert bus_id("00000000:3B:00.0") == "0000:3b:00.0"
+    assert bus_id("10000:3b:00.0") == "10000:3b:00.0"
+    assert bus_id("3b:00.0 PCI bridge") == "0000:3b:00.0"
+    assert bus_id("eth0") is None
+    assert cpu_list("0-2,8") == [0, 1, 2, 8]
+    assert cpu_list("") == []
+    assert cpu_list("0-99999999") is None
+    assert decode("ä\r\nb".encode("utf-16")) == "ä\nb"
+    assert decode(b"\xff\x00a\x1b[4mb") == "�ab"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever stands in a file, a reader gives records and ends soon."""
+
+import io
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nccltune.doctor.evidence.parsers.addresses import parse_addresses
+from nccltune.doctor.evidence.parsers.elf import exported_names
+from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
+from nccltune.doctor.evidence.parsers.gids import parse_show_gids
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
+from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.kernel import (
+    parse_cpus,
+    parse_df,
+    parse_huge_pages,
+    parse_modules,
+    parse_status,
+)
+from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
+from nccltune.doctor.evidence.parsers.limits import parse_limits
+from nccltune.doctor.evidence.parsers.listed import parse_listed
+from nccltune.doctor.evidence.parsers.lspci import parse_lspci
+from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
+from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
+from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
+from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
+from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config
+from nccltune.doctor.evidence.parsers.perftest import parse_perftest
+from nccltune.doctor.evidence.parsers.pings import parse_rail_pings
+from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
+from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
+from nccltune.doctor.evidence.parsers.services import parse_services
+from nccltune.doctor.evidence.parsers.symbols import parse_plugins
+from nccltune.doctor.evidence.parsers.text import decode
+from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
+from nccltune.doctor.evidence.parsers.tree import parse_tree
+from nccltune.doctor.evidence.redacting import plain_cmdline, plain_conf, plain_log, plain_text
+from nccltune.model.errors import InputError
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.elves import elf
+
+PARSERS: tuple[Callable[[str], Any], ...] = (
+    parse_addresses,
+    parse_cpus,
+    parse_ethtool,
+    parse_gpu_query,
+    parse_huge_pages,
+    parse_imex,
+    parse_kernel_log,
+    parse_limits,
+    parse_listed,
+    parse_lspci,
+    parse_modules,
+    parse_nccl_lines,
+    parse_nvbandwidth,
+    parse_nvlink_status,
+    parse_p2p_matrix,
+    parse_perftest,
+    parse_plugins,
+    parse_rail_pings,
+    parse_rdma_counters,
+    parse_rdma_ports,
+    parse_services,
+    parse_show_gids,
+    parse_status,
+    parse_topo_matrix,
+    parse_tree,
+    lambda text: parse_df(text, "/dev/shm"),
+    lambda text: parse_job_settings(text, lambda _: True),
+    plain_cmdline,
+    plain_conf,
+    plain_log,
+    plain_text,
+)
+KNOWN = [value for name, value in vars(texts).items() if name.isupper()]
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300))
+def test_any_bytes(data: bytes) -> None:
+    text = decode(data)
+    for parser in PARSERS:
+        parser(text)
+    assert parse_pci_config(data).complete is (len(data) > 64)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_damaged_outputs(data: st.DataObject) -> None:
+    """Cut, doubled and mixed lines of what tools do print."""
+    lines = data.draw(st.sampled_from(KNOWN)).split("\n")
+    other = data.draw(st.sampled_from(KNOWN)).split("\n")
+    at = data.draw(st.integers(0, len(lines)))
+    cut = data.draw(st.integers(0, 40))
+    word = data.draw(st.sampled_from(["", "9" * 40, "-1", "N/A", "\t", "é", "0x", "²"]))
+    mixed = [*lines[:at], *other, *(line[:cut] + word + line[cut:] for line in lines[at:])]
+    text = "\n".join(mixed)
+    for parser in PARSERS:
+        parser(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1 " * 200_000,
+        "a" * 400_000,
+        "NCCL INFO " + "0 via [" * 60_000,
+        "/sys/" + "0000:00:00.0/" * 30_000,
+        "Node #0 " + "- " * 100_000,
+        "NCCL_A=" + '"' * 200_000,
+        "link a/1 " + "x 1 " * 100_000,
+        " " * 400_000 + ":",
+        "NCCL_A set by " * 20_000,
+        "<gpu id=" * 50_000,
+        "{" * 100_000,
+        "00:00.0 [" * 40_000,
+    ],
+)
+@pytest.mark.timeout(120)
+def test_long_lines_end(line: str) -> None:
+    """A pattern that takes the square of a line's length does not end here within minutes."""
+    for parser in PARSERS:
+        assert getattr(parser(line), "unread", 0) >= 0
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=400), st.booleans())
+def test_any_elf(data: bytes, has_head: bool) -> None:
+    start = elf(["ncclNetPlugin_v9"])[:64] if has_head else b""
+    with suppress(InputError):
+        assert isinstance(exported_names(io.BytesIO(start + data)), list)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
+def test_damaged_elf(at: int, change: bytes) -> None:
+    good = elf(["ncclNetPlugin_v9", "ncclTunerPlugin_v5"])
+    bad = good[:at] + change + good[at + len(change) :]
+    try:
+        names = exported_names(io.BytesIO(bad), "nccl")
+    except InputError:
+        return
+    assert all(name.startswith("nccl") for name in names)
+
+
+def test_elf() -> None:
+    names = ["ncclNetPlugin_v9", "ncclTunerPlugin_v5", "other"]
+    for is_64 in (True, False):
+        for order in ("<", ">"):
+            data = elf(names, is_64=is_64, order=order, undefined=["ncclDebugLog"])
+            assert exported_names(io.BytesIO(data)) == names
+            assert exported_names(io.BytesIO(data), "nccl") == names[:2]
+    with pytest.raises(InputError, match="is no ELF file"):
+        exported_names(io.BytesIO(b"#!/bin/sh\n"))
+    with pytest.raises(InputError, match="ends too early"):
+        exported_names(io.BytesIO(elf(names)[:100]))
+    huge = bytearray(elf(names))
+    # A section that says it has 2^60 bytes.
+    struct.pack_into("<Q", huge, len(huge) - 64 + 32, 1 << 60)
+    with pytest.raises(InputError, match="more than 64 MiB"):
+        exported_names(io.BytesIO(bytes(huge)))
