@@ -81,10 +81,11 @@ def ask(rule: Rule, env: Env) -> Answer:
         assert rule.finding is not None
         value = rule.finding.run(env)
         found = truth(value)
+        if found is False:
+            # Whether or not it applies: there is nothing to find.
+            return Answer(Verdict.OK)
         if found is UNKNOWN or applies is UNKNOWN:
             return Answer(Verdict.CANNOT_TELL, missing=frozenset(env.missing))
-        if not found:
-            return Answer(Verdict.OK)
         return _filled(rule, env, value if rule.finding.kind.many else [None])
     except (TypeError, ValueError, AttributeError) as error:
         raise InputError(
