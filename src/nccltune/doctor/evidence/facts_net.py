@@ -110,18 +110,14 @@ def _hcas(evidence: Evidence, facts: Facts) -> None:
         return
     tree, raw = item
     source = evidence.where(raw, "/sys/class/infiniband")
-    names = sorted(
-        {
-            path[len(_RDMA) :].partition("/")[0]
-            for path in (*tree.links, *tree.values)
-            if path.startswith(_RDMA)
-        }
-    )
+    values = tree.children(_RDMA)
+    linked = {path[len(_RDMA) :].partition("/")[0] for path in tree.links if path.startswith(_RDMA)}
+    names = sorted({*values, *linked})
     nics = {nic["rdma"]: nic for nic in facts.value("nics") or [] if nic.get("rdma")}
     records, gids = [], []
     for name in names:
-        values = tree.children(_RDMA + name)
-        ports = sorted({rest.partition("/")[0] for rest in values.get("ports", {})})
+        parts = [rest.split("/", 2) for rest in values.get(name, {})]
+        ports = sorted({part[1] for part in parts if part[0] == "ports" and len(part) > 1})
         for port in filter(str.isdecimal, ports):
             record = _record(tree, name, int(port), nics.get(name))
             extra = told.get((name, int(port)))
@@ -131,7 +127,7 @@ def _hcas(evidence: Evidence, facts: Facts) -> None:
                         record[key] = value if value is not None else record.get(key)
             records.append(record)
             if record["link_layer"] == "Ethernet":
-                gids += _gids(tree, name, int(port))
+                gids += _gids(tree, values[name], name, int(port))
     facts.add("hcas", records, source)
     if not _shown_gids(evidence, facts):
         facts.add("gids", [_gid(gid) for gid in gids], source)
@@ -186,18 +182,19 @@ def _record(tree: Tree, name: str, port: int, nic: dict[str, Any] | None) -> dic
     }
 
 
-def _gids(tree: Tree, name: str, port: int) -> list[Gid]:
-    at = f"{_RDMA}{name}/ports/{port}/"
+def _gids(tree: Tree, values: dict[str, str], name: str, port: int) -> list[Gid]:
+    at = f"ports/{port}/"
     found = []
-    for path, value in tree.values.items():
-        if not path.startswith(at + "gids/"):
+    for rest, text in values.items():
+        if not rest.startswith(at + "gids/"):
             continue
-        index, gid = whole(path.rpartition("/")[2]), value.text.lower()
+        index, gid = whole(rest.rpartition("/")[2]), text.lower()
         if index is not None and is_gid(gid):
-            kind = tree.get(f"{at}gid_attrs/types/{index}")
-            kind = {"IB/RoCE v1": "RoCE v1"}.get(kind or "", kind or "") or None
-            found.append(Gid(name, port, index, gid, kind, value.line))
-    return sorted(found)
+            kind = values.get(f"{at}gid_attrs/types/{index}", "")
+            named = {"IB/RoCE v1": "RoCE v1"}.get(kind, kind) or None
+            line = tree.values[f"{_RDMA}{name}/{rest}"].line
+            found.append(Gid(name, port, index, gid, named, line))
+    return sorted(found, key=lambda gid: gid.number)
 
 
 def _gid(gid: Gid) -> dict[str, Any]:

@@ -6,7 +6,7 @@ A running node and a folder of collected files give the same, so that all else i
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.parsers.tree import Tree, parse_tree
@@ -54,6 +54,7 @@ class Evidence:
         self.problems: list[str] = []
         self.real: dict[str, str] = {}
         self._items: dict[str, list[Raw]] = {}
+        self._records: dict[tuple[Callable[..., Any], int], tuple[Any, Raw]] = {}
         self._cache = cache if cache is not None else Cache()
 
     def put(self, raw: Raw) -> None:
@@ -85,7 +86,12 @@ class Evidence:
 
     def parse(self, raw: Raw, parser: Callable[[str], Record]) -> Record:
         """What a parser makes of an item. Lines that it did not understand are told once."""
+        known = self._records.get((parser, id(raw)))
+        if known is not None:
+            return cast("Record", known[0])
         record = self._cache.get(parser, raw.data)
+        # The item is kept beside its record, so that its id stays its own.
+        self._records[parser, id(raw)] = (record, raw)
         unread = getattr(record, "unread", 0)
         if unread:
             said = f"{raw.source}: {unread} line{'s' if unread > 1 else ''} not understood"

@@ -5,6 +5,7 @@ Without root rights it prints `Capabilities: <access denied>`, which is `denied`
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
@@ -73,35 +74,37 @@ def parse_lspci(text: str) -> Lspci:
     """Read an output of `lspci`."""
     devices, others, unread, line = [], 0, 0, 1
     for block in _START.split(text):
-        head = block.partition("\n")[0][:400]
-        address, _, rest = head.partition(" ")
-        place = bus_id(address)
-        if place is None:
+        device = _device(block.rstrip())
+        if device is None:
             unread += sum(1 for one in block.split("\n") if one and not one.isspace())
+        elif device.kind == "other" and not (device.class_code or "").startswith(("0680", "03")):
+            others += 1
         else:
-            device = _device(place, line, rest, block)
-            if device.kind == "other" and not (device.class_code or "").startswith(("0680", "03")):
-                others += 1
-            else:
-                devices.append(device)
+            devices.append(device._replace(line=line))
         line += block.count("\n") + 1
     return Lspci(tuple(devices), others, unread)
 
 
-def _device(place: str, line: int, rest: str, block: str) -> PciDevice:
+@lru_cache(maxsize=8192)
+def _device(block: str) -> PciDevice | None:
+    """The device of a block, None where it is none; nodes of a cluster have most of them alike."""
+    address, _, rest = block.partition("\n")[0][:400].partition(" ")
+    place = bus_id(address)
+    if place is None:
+        return None
     code, vendor, device = _identity(rest)
     can, now = _link(block, "LnkCap:"), _link(block, "LnkSta:")
     control = _line(block, "DevCtl:", 400)
     order = control.find("RlxdOrd") if control else -1
     if order < 0 and control:
-        # Older releases spell it without the first o.
+        # Older releases spell it without the first d.
         order = control.find("RlxOrd")
     sign = control[order:].partition(" ")[0][-1:] if control and order >= 0 else ""
     request = re.search(r"MaxReadReq (\d+) bytes", control) if control else None
     ats = _line(block, "ATSCtl:")
     return PciDevice(
         bus_id=place,
-        line=line,
+        line=1,
         title=rest[:200],
         class_code=code,
         vendor=vendor,

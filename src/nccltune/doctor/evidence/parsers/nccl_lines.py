@@ -13,6 +13,10 @@ MOST = 2000
 LONGEST = 1000
 _AT = re.compile(r"NCCL (INFO|WARN) ?")
 _WHO = re.compile(r"(?P<who>[^\s:]+:\d+:\d+) ")
+# Lines that something is read of; all others are only kept.
+_TELLS = re.compile(
+    r" via | set by |anks | coll channels|^Pattern |NCCL version|: Using |Using network"
+)
 # A channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
 _ROW = re.compile(r" ?\d+ : ")
 _POINTER = re.compile(r"0x[0-9a-f]{9,}")
@@ -131,7 +135,8 @@ def parse_nccl_lines(text: str) -> NcclLines:
     """Read a log, of one process or of many together."""
     state = _State()
     for number, who, warn, message in _messages(text):
-        _observe(state, number, who, message)
+        if _TELLS.search(message):
+            _observe(state, number, who, message)
         if warn or not (message.startswith(_NOISE) or _ROW.match(message)):
             _note(state, number, warn, message)
     return _result(state)
@@ -141,19 +146,21 @@ def _messages(text: str) -> Iterator[tuple[int, str, bool, str]]:
     for number, line in enumerate(text.split("\n"), 1):
         if "NCCL " not in line:
             continue
-        line = line[:LONGEST]  # noqa: PLW2901  # the rest of a longer one says nothing
-        match = _AT.search(line)
+        match = _AT.search(line, 0, LONGEST)
         if match is None:
-            version = _VERSION.search(line)
+            version = _VERSION.search(line, 0, LONGEST)
             if version is not None:
-                yield number, "", False, line[version.start() :]
+                yield number, "", False, line[version.start() : LONGEST]
             continue
-        who = _WHO.search(line, 0, match.start())
-        message = line[match.end() :].rstrip()
-        yield number, who["who"] if who else "", match[1] == "WARN", message
+        yield (
+            number,
+            line[: match.start()],
+            match[1] == "WARN",
+            line[match.end() : LONGEST].rstrip(),
+        )
 
 
-def _observe(state: _State, number: int, who: str, message: str) -> None:
+def _observe(state: _State, number: int, before: str, message: str) -> None:
     if " via " in message:
         match = _VIA.search(message)
         if match is not None:
@@ -164,10 +171,10 @@ def _observe(state: _State, number: int, who: str, message: str) -> None:
         if match is not None:
             state.settings.setdefault((match["name"], match["value"]), number)
     elif "anks " in message and (match := _RANKS.search(message)) is not None:
-        _ranks(state, who, int(match["ranks"]), int(match["nodes"] or 0))
+        _ranks(state, _who(before), int(match["ranks"]), int(match["nodes"] or 0))
     elif "coll channels" in message and (match := _CHANNELS.search(message)) is not None:
         nvls = int(match["nvls"]) if match["nvls"] else None
-        state.channels[state.thread_ranks.get(who, 0)] = (int(match["coll"]), nvls)
+        state.channels[state.thread_ranks.get(_who(before), 0)] = (int(match["coll"]), nvls)
     elif message.startswith("Pattern ") and (match := _PATTERN.match(message)) is not None:
         graph = Graph(
             int(match["pattern"]),
@@ -189,6 +196,12 @@ def _observe(state: _State, number: int, who: str, message: str) -> None:
         state.bootstrap = match["name"]
 
 
+def _who(before: str) -> str:
+    """Host, process and thread, from what stands before the message."""
+    match = _WHO.search(before)
+    return match["who"] if match else ""
+
+
 def _device(name: str) -> str:
     """`mlx5_0:1/RoCE` as `mlx5_0:1`, `eth0:192.0.2.2` as `eth0`."""
     plain = name.partition("/")[0]
@@ -206,7 +219,7 @@ def _ranks(state: _State, who: str, ranks: int, nodes: int) -> None:
 
 
 def _note(state: _State, number: int, warn: bool, message: str) -> None:
-    key = (_POINTER.sub("0x...", message), warn)
+    key = (_POINTER.sub("0x...", message) if "0x" in message else message, warn)
     if key in state.counts:
         state.counts[key] += 1
     elif len(state.first) < MOST * 4:

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of collected files: what is known, what is hostile, what is alike."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.evidence.collect import folder_facts
+from nccltune.doctor.evidence.files import Unread, read_file
+from nccltune.doctor.evidence.folder import item_name, read_folder
+from nccltune.doctor.evidence.parsers.lspci import parse_lspci
+from nccltune.doctor.evidence.raw import Cache
+from nccltune.doctor.facts import Facts
+from nccltune.model.errors import InputError
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import put
+
+
+def only(path: Path) -> Facts:
+    (found,) = folder_facts(path)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "item"),
+    [
+        ("lspci.txt", "", "lspci"),
+        ("LSPCI-vvv.log", "", "lspci"),
+        ("nvidia-smi_topo_-m.txt", texts.TOPO, ""),
+        ("nvidia-smi-topo-m", "", "topo"),
+        ("ib_write_bw.txt", "", "perftest"),
+        ("counters.2.txt", "", "counters"),
+        ("show_gids.txt", "", "show_gids"),
+        ("run.sbatch", "", "job"),
+        ("topology.yaml", "kind: Pod", "job"),
+        ("rank0.out", texts.LOG, "log"),
+        ("x.txt", texts.LSPCI, "lspci"),
+        ("x.txt", texts.SMI_XML, "nvidia-smi-q"),
+        ("x.txt", texts.SMI_TEXT, "nvidia-smi-q"),
+        ("x.txt", texts.IBSTAT, "ibstat"),
+        ("x.txt", texts.DEVINFO, "ibv_devinfo"),
+        ("x.xml", '<system version="1">', "topology"),
+        ("x.xml", '<!-- made -->\n<graphs version="1">', "graph"),
+        ("x.txt", "# nThread 1 nGpus 8 minBytes 8\n", "test"),
+        ("x.txt", "roses are red\n", ""),
+    ],
+)
+def test_what_a_file_is(name: str, text: str, item: str) -> None:
+    assert item_name(name, text.encode()) == item
+
+
+def test_hostile_files_are_counted(tmp_path: Path) -> None:
+    node = tmp_path / "n1"
+    put(node, "limits.txt", texts.LIMITS)
+    put(node, "lspci.txt", b"\x7fELF\0\0\0\0" + bytes(100))
+    put(node, "status.txt", texts.STATUS.encode("utf-16"))
+    put(node, "env.txt", b"NCCL_ALGO=\xff\xfe\xfa\n")
+    put(node, "topology.txt", "<system version='1'>" + "<pci>" * 5000)
+    put(node, "cloud-metadata.json", "[" * 100_000)
+    put(node, "imex.txt", '{"nodes":' * 20_000)
+    put(node, "notes.txt", "roses are red\n")
+    put(node, "deep/limits.txt", texts.LIMITS)
+    put(node, ".hidden", "x")
+    put(tmp_path, "outside", "NCCL_DEBUG=INFO\n")
+    (node / "etc-nccl-conf.txt").symlink_to(tmp_path / "outside")
+    (node / "dmesg.txt").symlink_to(node / "dmesg.txt")
+    os.mkfifo(node / "modules.txt")
+    (node / "cpuinfo.txt").symlink_to("/dev/zero")
+    with (node / "nvlink.txt").open("wb") as file:
+        file.truncate(64 << 20)
+    other, found = folder_facts(tmp_path)
+    assert other.node == tmp_path.name
+    assert found.node == "n1"
+    assert found.value("limits.open_files") == 1024
+    assert found.value("limits.cpus") == [0, 1, 2, 3, 8]
+    # Its bytes are no text, but the setting is there all the same.
+    assert [one["name"] for one in found.value("settings")] == ["NCCL_ALGO"]
+    said = "\n".join(found.unread)
+    for line in (
+        "n1/lspci.txt: is a binary file",
+        "n1/etc-nccl-conf.txt: is a link, not followed",
+        "n1/dmesg.txt: is a link, not followed",
+        "n1/cpuinfo.txt: is a link, not followed",
+        "n1/modules.txt: is no regular file",
+        "n1/nvlink.txt: is larger than 32 MiB",
+        "n1/notes.txt: is nothing that is known here",
+        "n1/cloud-metadata.json: is no JSON",
+        "n1/imex.txt: 1 line not understood",
+        "n1: folders below a node's are not read: deep",
+        "n1/topology.txt: ",
+    ):
+        assert line in said, line
+    assert "hidden" not in said
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        read_folder(tmp_path / "absent")
+    put(tmp_path, "file", "x")
+    with pytest.raises(InputError, match="is no folder"):
+        read_folder(tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="is empty"):
+        read_folder(tmp_path / "empty")
+
+
+def test_a_folder_of_one_node(tmp_path: Path) -> None:
+    put(tmp_path, "limits.txt", texts.LIMITS)
+    assert only(tmp_path).node == tmp_path.name
+    assert only(tmp_path)["limits.open_files"].source == "limits.txt:3"
+
+
+def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counted(text: str) -> object:
+        seen.append(len(text))
+        return parse_lspci(text)
+
+    monkeypatch.setattr("nccltune.doctor.evidence.facts_pci.parse_lspci", counted)
+    for number in range(20):
+        put(tmp_path, f"n{number:02}/lspci.txt", texts.LSPCI + "\n" * (number == 7))
+    found = list(folder_facts(tmp_path))
+    assert len(found) == 20
+    assert len(seen) == 2
+    assert {facts["pci.bridges"].source for facts in found} >= {"n00/lspci.txt", "n19/lspci.txt"}
+    assert all(facts.value("pci.links") == found[0].value("pci.links") for facts in found)
+
+
+def test_nodes_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    for number in range(3):
+        put(tmp_path, f"n{number}/limits.txt", texts.LIMITS)
+    nodes = read_folder(tmp_path, cache=Cache())
+    assert next(nodes).host == "n0"
+    put(tmp_path, "n1/limits.txt", texts.LIMITS.replace("1024", "7777"))
+    found = list(nodes)
+    raw = found[0].get("limits")
+    assert raw is not None
+    assert b"7777" in raw.data
+
+
+def test_many_files(tmp_path: Path) -> None:
+    for number in range(510):
+        put(tmp_path, f"n/{number:03}.log", texts.LOG)
+    put(tmp_path, "n/zzz.txt", "x")
+    (found,) = read_folder(tmp_path)
+    assert len(found.all("log")) == 500
+    assert found.problems == ["n/: only the first 500 files were read"]
+
+
+def test_files_are_read_whole_or_not(tmp_path: Path) -> None:
+    put(tmp_path, "a", b"x" * 100)
+    assert read_file(tmp_path / "a", 100) == b"x" * 100
+    with pytest.raises(Unread, match="larger than"):
+        read_file(tmp_path / "a", 99)
+    with pytest.raises(Unread, match="^$"):
+        read_file(tmp_path / "b")
+    with pytest.raises(Unread, match="no regular file"):
+        read_file(tmp_path)
+    with pytest.raises(Unread):
+        read_file(Path(f"{tmp_path}/a\0b"))
