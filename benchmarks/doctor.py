@@ -57,14 +57,13 @@ def run(arguments: list[str]) -> None:
 def parts(path: Path) -> str:
     """Where the time goes, once, in this process."""
     started = time.perf_counter()
-    from nccltune.doctor.evidence.collect import facts_of
-    from nccltune.doctor.evidence.folder import read_folder
     from nccltune.doctor.examine import examine
+    from nccltune.doctor.many import read_nodes
     from nccltune.doctor.rulebase import rule_base
 
     base = rule_base()
     loaded = time.perf_counter()
-    nodes = {evidence.host: facts_of(evidence) for evidence in read_folder(path)}
+    nodes = read_nodes(path)
     read = time.perf_counter()
     examine(nodes, base, "")
     asked = time.perf_counter()

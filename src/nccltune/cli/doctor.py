@@ -114,8 +114,8 @@ def _check(
 
 def _nodes(paths: Sequence[Path]) -> "tuple[Mapping[str, Facts], str]":
     """The facts by node, and where they are from in words."""
-    from nccltune.doctor.evidence.collect import collect, facts_of
-    from nccltune.doctor.evidence.folder import read_folder
+    from nccltune.doctor.evidence.collect import collect
+    from nccltune.doctor.many import read_nodes
     from nccltune.model.errors import InputError
 
     folders = [path for path in paths if path.is_dir()]
@@ -128,8 +128,7 @@ def _nodes(paths: Sequence[Path]) -> "tuple[Mapping[str, Facts], str]":
             where=str(folders[0]),
             hint="put what belongs to a node into its folder",
         )
-    nodes = {evidence.host: facts_of(evidence) for evidence in read_folder(folders[0])}
-    return nodes, str(folders[0])
+    return read_nodes(folders[0]), str(folders[0])
 
 
 def _examine(nodes: "Mapping[str, Facts]", source: str) -> "Examination":

@@ -6,6 +6,7 @@ A thousand nodes of one cluster differ in few facts, so that nearly every rule i
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -20,11 +21,17 @@ class Alike:
 
     def __init__(self, nodes: Mapping[str, Facts]) -> None:
         encode = msgspec.msgpack.Encoder().encode
+        # Nodes share values that were read once; those are digested once.
+        known: dict[int, bytes] = {}
+
+        def digest(value: Any) -> bytes:
+            found = known.get(id(value))
+            if found is None:
+                found = known[id(value)] = blake2b(encode(value), digest_size=16).digest()
+            return found
+
         self._digests: dict[str, dict[str, bytes]] = {
-            node: {
-                name: blake2b(encode(fact.value), digest_size=16).digest()
-                for name, fact in facts.items()
-            }
+            node: {name: digest(fact.value) for name, fact in facts.items()}
             for node, facts in nodes.items()
         }
 

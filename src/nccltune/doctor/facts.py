@@ -83,6 +83,14 @@ class Facts(Mapping[str, Fact]):
         self.unread: list[str] = []
         self._facts: dict[str, Fact] = {}
 
+    @classmethod
+    def checked(cls, node: str, facts: dict[str, Fact], unread: list[str]) -> "Facts":
+        """Facts that `add` has seen before, in another process."""
+        made = cls(node)
+        made.unread = unread
+        made._facts = facts
+        return made
+
     def add(self, name: str, value: Any, source: str) -> None:
         """Put a fact in, over an earlier one of that name.
 
