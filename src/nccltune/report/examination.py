@@ -8,7 +8,8 @@ from typing import NamedTuple
 import nccltune
 from nccltune.doctor.result import Examination, Judged, Verdict, node_names
 from nccltune.doctor.rule import Severity
-from nccltune.doctor.summary import node_words, verdict_words, what_would_tell
+from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
+from nccltune.report.data import Checks
 
 _SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
 _TITLES = {
@@ -42,7 +43,7 @@ def render(examined: Examination) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"names": node_names, "source": _source}
+    environment.filters |= FILTERS
     findings = examined.of(Verdict.FINDING)
     return environment.get_template("examination.html.j2").render(
         examined=examined,
@@ -63,6 +64,16 @@ def render(examined: Examination) -> str:
     )
 
 
+def checks_of(examined: Examination) -> Checks:
+    """What a study's report shows of it: the findings, and how much else was asked."""
+    return Checks(
+        verdict=f"{verdict_words(examined)} · {count_words(examined)}",
+        looked_at=node_words(examined),
+        many=len(examined.nodes) > 1,
+        findings=list(examined.of(Verdict.FINDING)),
+    )
+
+
 def _verdict(examined: Examination) -> str:
     words = verdict_words(examined)
     if not examined.of(Verdict.FINDING):
@@ -71,7 +82,8 @@ def _verdict(examined: Examination) -> str:
     return f"{words}. First: {first.title}."
 
 
-def _source(text: str) -> Source:
+def source_parts(text: str) -> Source:
+    """A source's words and its address, of `words (address)` or an address alone."""
     found = _SOURCE.fullmatch(text)
     if found is None:
         return Source(text, "")
@@ -81,3 +93,7 @@ def _source(text: str) -> Source:
 def _asset(name: str) -> str:
     folder = importlib.resources.files("nccltune.report").joinpath("page")
     return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+FILTERS = {"names": node_names, "source": source_parts}
+"""What the template of findings needs."""

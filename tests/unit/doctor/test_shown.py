@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is shown of an examination: terminal, page, script, platform. Evidence is foreign text."""
 
+import json
+import shutil
 import subprocess
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from nccltune.cli import run
 from nccltune.cli.doctor_screen import explain, show
 from nccltune.doctor.examine import examine
 from nccltune.doctor.platform import fill_platform
@@ -18,6 +22,7 @@ from nccltune.model.platform import Platform
 from nccltune.report.examination import render
 from tests.unit.doctor.rule_cases import cases, facts_of
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
 HOSTILE = "<script>alert(1)</script>[bold]\n$(touch /tmp/x)`id`'\";&"
 
 
@@ -124,6 +129,25 @@ def test_the_page_of_a_sound_node_says_so() -> None:
     assert 'id="findings"' not in page
 
 
+def test_a_study_that_keeps_an_examination_shows_its_findings_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(EXAMPLE, study)
+    assert run(["report", str(study), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checks"] is None
+    (study / "doctor.json").write_bytes(msgspec.json.encode(examined("acs", "gdr-read", nodes=3)))
+    assert run(["report", str(study), "--json"]) == 0
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert checks["verdict"].startswith("2 findings: 1 error, 1 warning · ok ")
+    assert [item["rule"] for item in checks["findings"]] == ["acs", "gdr-read"]
+    assert run(["report", str(study)]) == 0
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Checks of the platform</h2>" in page
+    assert 'id="rule-acs"' in page
+    assert "on n[001-003]" in page
+
+
 def shell_check(script: str) -> None:
     checked = subprocess.run(
         ["sh", "-n"], input=script, text=True, capture_output=True, check=False
@@ -154,11 +178,11 @@ def test_the_script_for_many_nodes_asks_which_one_it_is_on() -> None:
 def test_foreign_text_in_the_script_is_quoted_and_ends_no_comment() -> None:
     script = fix_script(hostile())
     shell_check(script)
-    run = subprocess.run(
+    ran = subprocess.run(
         ["sh"], input=script.replace("sed -i.bak", "printf '%s|'"), text=True,
         capture_output=True, check=True,
     )  # fmt: skip
-    assert run.stdout == f"3s/^/# /|/etc/{HOSTILE}|"
+    assert ran.stdout == f"3s/^/# /|/etc/{HOSTILE}|"
 
 
 def test_a_script_for_nothing_says_so() -> None:

@@ -3,10 +3,11 @@
 
 Nothing here asks a metadata service. Saved answers: `gcloud compute instances describe NAME
 --format=json`, GCP's metadata (`?recursive=true`), AWS's instance identity document or
-`describe-instance-topology`, Azure's `/metadata/instance`.
+`describe-instance-topology` and `describe-instance-types`, Azure's `/metadata/instance`.
 """
 
 import json
+import re
 from typing import Any
 
 from nccltune.doctor.evidence.raw import Evidence
@@ -28,7 +29,7 @@ def add_cloud(evidence: Evidence, facts: Facts) -> None:
         facts.add("cloud.provider", provider, source)
         if provider == "aws" and product and not product.startswith("HVM"):
             facts.add("cloud.machine_type", product, source)
-    for name in ("cloud-metadata", "gcloud", "aws-topology"):
+    for name in ("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"):
         raw = evidence.get(name)
         document = evidence.parse(raw, _json) if raw is not None else None
         if raw is not None and document is None:
@@ -66,6 +67,8 @@ def _told(document: Any) -> dict[str, Any]:
         return {}
     if "networkNodes" in document or "Instances" in document or "NetworkNodes" in document:
         return _aws_topology(document)
+    if isinstance(document.get("InstanceTypes"), list):
+        return _aws_type(document["InstanceTypes"])
     if "instanceType" in document:
         return _texts({"cloud.machine_type": document["instanceType"]})
     if isinstance(document.get("compute"), dict):
@@ -121,6 +124,15 @@ def _aws_topology(document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(nodes, list) and nodes:
         found["cloud.physical_host"] = "/" + "/".join(str(node) for node in nodes)
     return found
+
+
+def _aws_type(types: list[Any]) -> dict[str, Any]:
+    """Of `aws ec2 describe-instance-types` the bandwidth: `3200 Gigabit`."""
+    inner = types[0] if types and isinstance(types[0], dict) else {}
+    network = inner.get("NetworkInfo")
+    told = network.get("NetworkPerformance") if isinstance(network, dict) else None
+    match = re.search(r"(\d{1,6}(?:\.\d{1,3})?) Gigabit", told) if isinstance(told, str) else None
+    return {"cloud.line_rate_gbit_per_s": float(match[1])} if match else {}
 
 
 def _azure(compute: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from nccltune.formats.rounds import RoundCounter
 from nccltune.model.choice import Choice
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
+from nccltune.model.scale import count
 
 _AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(\d{1,9}(?:\.\d{1,9})?)")
 _DEVICE = re.compile(r"#\s+Rank\s+\d+ (?:Group\s+\d+ )?Pid\s+\d+ on\s+(?P<host>\S{1,255}) device")
@@ -58,8 +59,8 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         facts.add(
             "log.vias",
             [
-                {"direction": way, "via": via, "gdr": "GDRDMA" in via, "count": count}
-                for (way, via), count in vias.items()
+                {"direction": way, "via": via, "gdr": "GDRDMA" in via, "count": times}
+                for (way, via), times in vias.items()
             ],
             place,
         )
@@ -112,8 +113,9 @@ def _diagnostics(text: str) -> list[Any]:
 
 
 def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
-    samples = evidence.parse(raw, _samples)
     text = evidence.parse(raw, str)
+    # Where nothing in it names the collective, the file's name may.
+    samples = _samples(evidence, text, raw.source)
     averages = [float(match[1]) for match in _AVERAGE.finditer(text)]
     hosts = sorted({m["host"] for _, line in lines_of(text) if (m := _DEVICE.search(line))})
     by_collective: dict[str, list[Sample]] = {}
@@ -158,15 +160,20 @@ def _busbw(sample: Sample) -> float:
     return sample.bytes / sample.time_us / 1e3 * factor
 
 
-def _samples(text: str) -> list[Sample]:
-    report = FileReport(name="test", asked=False)
+def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
+    report = FileReport(name=name, asked=False)
     context = Context(
-        name="test", options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
+        name=name, options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
     )
     found: list[Sample] = []
     try:
         for batch in read_text(io.BytesIO(text.encode()), context):
             found += batch
-    except InputError:
+    except InputError as error:
+        report.refuse(error.message)
+    if report.unreadable:
+        evidence.problems.append(f"{name}: {count(report.unreadable, 'line')} not understood")
+    if report.error is not None:
+        evidence.problems.append(f"{name}: {report.error}")
         return []
-    return [] if report.error is not None else found
+    return found

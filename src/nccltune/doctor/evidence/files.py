@@ -30,10 +30,13 @@ def read_file(path: Path, most: int = MOST_BYTES) -> bytes:
     except (OSError, ValueError) as error:
         raise Unread(getattr(error, "strerror", None) or str(error)) from error
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
             raise Unread("is no regular file")
         parts, size = [], 0
-        while size <= most and (data := os.read(handle, min(1 << 20, most + 1 - size))):
+        # Files of /proc say that they are empty; the memory of each read is taken before it.
+        piece = min(max(state.st_size + 1, 1 << 14), 1 << 20)
+        while size <= most and (data := os.read(handle, min(piece, most + 1 - size))):
             parts.append(data)
             size += len(data)
     except OSError as error:

@@ -58,7 +58,7 @@ _ALIASES = {
     **{f"nvidia-smi-topo-p2p-{kind}": f"p2p-{kind}" for kind in "rwnap"},
     **{f"topo-p2p-{kind}": f"p2p-{kind}" for kind in "rwnap"},
 }
-_KNOWN = frozenset(
+KNOWN = frozenset(
     {
         *(values.name for values in VALUES),
         *(text.name for text in TEXTS),
@@ -67,7 +67,15 @@ _KNOWN = frozenset(
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
-        *("topology", "graph", "given-topology", "given-graph", "cloud-metadata", "aws-topology"),
+        *(
+            "topology",
+            "graph",
+            "given-topology",
+            "given-graph",
+            "cloud-metadata",
+            "aws-topology",
+            "aws-instance-type",
+        ),
         *("diagnostics", "rail-pings", "perftest", INDEX),
     }
 )
@@ -188,17 +196,18 @@ def item_name(name: str, data: bytes) -> str:
     its content; "" where neither tells."""
     if b"\0" in data[:_HEAD_BYTES] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise Unread("is a binary file")
-    stem, end = Path(name).stem, Path(name).suffix
-    stem = stem.lower().replace("_", "-") if stem.lower() not in _KNOWN else stem.lower()
+    head, dot, tail = name.rpartition(".")
+    stem, end = (head, f".{tail}".lower()) if dot and head else (name, "")
+    stem = stem.lower().replace("_", "-") if stem.lower() not in KNOWN else stem.lower()
     for one in (stem, _READING.sub("", stem)):
         known = _ALIASES.get(one, one)
-        if known in _KNOWN and end.lower() not in _JOBS:
+        if known in KNOWN and end not in _JOBS:
             return known
-    if end.lower() in _JOBS:
+    if end in _JOBS:
         return "job"
-    head = data[:_HEAD_BYTES]
+    start = data[:_HEAD_BYTES]
     for pattern, item in _BEGINNINGS:
-        if pattern.search(head):
+        if pattern.search(start):
             return item
     # A log may begin with what the program prints before NCCL does.
     return "log" if b" NCCL INFO " in data[: 1 << 20] else ""

@@ -16,10 +16,12 @@ _EFA = ("0x1d0f", "0xefa")
 
 
 class PciNode(NamedTuple):
-    """A device; `above` are the bus ids of the bridges over it, outermost first, `root` the root
-    bus (`pci0000:3a`). None and "" are what sysfs does not say."""
+    """A device; `kind` is gpu (NVIDIA's), nic, bridge or other, `above` are the bus ids of the
+    bridges over it, outermost first, `root` the root bus (`pci0000:3a`). None and "" are what sysfs
+    does not say."""
 
     bus_id: str
+    kind: str
     class_code: str
     vendor: str
     device: str
@@ -33,16 +35,6 @@ class PciNode(NamedTuple):
     cpus: list[int] | None
     root: str
     above: tuple[str, ...]
-
-    @property
-    def kind(self) -> str:
-        """gpu (NVIDIA's), nic, bridge or other."""
-        if self.class_code.startswith("0x0604"):
-            return "bridge"
-        if self.class_code.startswith("0x02"):
-            return "nic"
-        is_gpu = self.class_code.startswith("0x03") and self.vendor == NVIDIA
-        return "gpu" if is_gpu else "other"
 
     @property
     def does_rdma(self) -> bool:
@@ -61,10 +53,12 @@ def pci_nodes(tree: Tree) -> dict[str, PciNode]:
         link = tree.links.get(ROOT + name)
         root, above = _chain(link.text if link else "", name)
         cpus = values.get("local_cpulist")
+        code, vendor = values["class"].lower(), values.get("vendor", "").lower()
         found[place] = PciNode(
             bus_id=place,
-            class_code=values["class"].lower(),
-            vendor=values.get("vendor", "").lower(),
+            kind=_kind(code, vendor),
+            class_code=code,
+            vendor=vendor,
             device=values.get("device", "").lower(),
             numa=whole(values.get("numa_node")),
             speed=real(values.get("current_link_speed")),
@@ -78,6 +72,14 @@ def pci_nodes(tree: Tree) -> dict[str, PciNode]:
             above=above,
         )
     return found
+
+
+def _kind(code: str, vendor: str) -> str:
+    if code.startswith("0x0604"):
+        return "bridge"
+    if code.startswith("0x02"):
+        return "nic"
+    return "gpu" if code.startswith("0x03") and vendor == NVIDIA else "other"
 
 
 def _lanes(text: str | None) -> int | None:

@@ -6,7 +6,7 @@ network, the bootstrap and the transports came up, and every warning.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
 from typing import NamedTuple
 
 MOST = 2000
@@ -127,54 +127,57 @@ class _State:
         self.devices: dict[str, tuple[tuple[str, ...], bool]] = {}
         self.ranks = self.nodes = 0
         # Ranks of the communicator that a thread is at, and channels by ranks.
+        self.has_channels = False
         self.thread_ranks: dict[str, int] = {}
         self.channels: dict[int, tuple[int, int | None]] = {}
 
 
 def parse_nccl_lines(text: str) -> NcclLines:
-    """Read a log, of one process or of many together."""
+    """Read a log, of one process or of many together.
+
+    Ranks say the same many times over: each different message is looked at once.
+    """
     state = _State()
-    for number, who, warn, message in _messages(text):
+    lines = text.split("\n")
+    tails = [line[at : at + LONGEST] if (at := line.find("NCCL ")) >= 0 else "" for line in lines]
+    counts = Counter(tails)
+    counts.pop("", None)
+    # From the end on, so that the first line of each stays.
+    first = dict(zip(reversed(tails), range(len(tails), 0, -1), strict=True))
+    for tail, times in counts.items():
+        # The words may stand in a path or a setting before the message.
+        match = _AT.search(tail)
+        if match is None:
+            version = _VERSION.search(tail)
+            if version is None:
+                continue
+            message, warn = tail[version.start() :], False
+        else:
+            message, warn = tail[match.end() :].rstrip(), match[1] == "WARN"
+        number = first[tail]
         if _TELLS.search(message):
-            _observe(state, number, who, message)
+            _observe(state, number, times, message)
         if warn or not (message.startswith(_NOISE) or _ROW.match(message)):
-            _note(state, number, warn, message)
+            _note(state, number, times, warn, message)
+    if state.has_channels:
+        _channels(state, lines)
     return _result(state)
 
 
-def _messages(text: str) -> Iterator[tuple[int, str, bool, str]]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if "NCCL " not in line:
-            continue
-        match = _AT.search(line, 0, LONGEST)
-        if match is None:
-            version = _VERSION.search(line, 0, LONGEST)
-            if version is not None:
-                yield number, "", False, line[version.start() : LONGEST]
-            continue
-        yield (
-            number,
-            line[: match.start()],
-            match[1] == "WARN",
-            line[match.end() : LONGEST].rstrip(),
-        )
-
-
-def _observe(state: _State, number: int, before: str, message: str) -> None:
+def _observe(state: _State, number: int, times: int, message: str) -> None:
     if " via " in message:
         match = _VIA.search(message)
         if match is not None:
             key = (match["way"] or "send", match["via"][:80])
-            state.vias[key] = state.vias.get(key, 0) + 1
+            state.vias[key] = state.vias.get(key, 0) + times
     elif " set by " in message:
         match = _SETTING.search(message)
         if match is not None:
             state.settings.setdefault((match["name"], match["value"]), number)
     elif "anks " in message and (match := _RANKS.search(message)) is not None:
-        _ranks(state, _who(before), int(match["ranks"]), int(match["nodes"] or 0))
-    elif "coll channels" in message and (match := _CHANNELS.search(message)) is not None:
-        nvls = int(match["nvls"]) if match["nvls"] else None
-        state.channels[state.thread_ranks.get(_who(before), 0)] = (int(match["coll"]), nvls)
+        _ranks(state, int(match["ranks"]), int(match["nodes"] or 0))
+    elif "coll channels" in message:
+        state.has_channels = True
     elif message.startswith("Pattern ") and (match := _PATTERN.match(message)) is not None:
         graph = Graph(
             int(match["pattern"]),
@@ -196,9 +199,24 @@ def _observe(state: _State, number: int, before: str, message: str) -> None:
         state.bootstrap = match["name"]
 
 
-def _who(before: str) -> str:
-    """Host, process and thread, from what stands before the message."""
-    match = _WHO.search(before)
+def _channels(state: _State, lines: list[str]) -> None:
+    """Channels by the ranks of the communicator that the thread which says them is at: the line
+    itself does not name it."""
+    for line in lines:
+        if " coll channels" in line or " nRanks " in line:
+            who = _who(line)
+            ranks = _RANKS.search(line, 0, LONGEST)
+            found = _CHANNELS.search(line, 0, LONGEST)
+            if ranks is not None and ranks["nodes"]:
+                state.thread_ranks[who] = int(ranks["ranks"])
+            elif found is not None:
+                nvls = int(found["nvls"]) if found["nvls"] else None
+                state.channels[state.thread_ranks.get(who, 0)] = (int(found["coll"]), nvls)
+
+
+def _who(line: str) -> str:
+    """Host, process and thread, which stand before the message."""
+    match = _WHO.search(line, 0, LONGEST)
     return match["who"] if match else ""
 
 
@@ -209,21 +227,20 @@ def _device(name: str) -> str:
     return plain if port.isdecimal() else device
 
 
-def _ranks(state: _State, who: str, ranks: int, nodes: int) -> None:
-    if nodes:
-        state.thread_ranks[who] = ranks
+def _ranks(state: _State, ranks: int, nodes: int) -> None:
     if ranks > state.ranks:
         state.ranks, state.nodes = ranks, nodes
     elif ranks == state.ranks:
         state.nodes = max(state.nodes, nodes)
 
 
-def _note(state: _State, number: int, warn: bool, message: str) -> None:
+def _note(state: _State, number: int, times: int, warn: bool, message: str) -> None:
     key = (_POINTER.sub("0x...", message) if "0x" in message else message, warn)
     if key in state.counts:
-        state.counts[key] += 1
+        state.counts[key] += times
+        state.first[key] = min(number, state.first[key])
     elif len(state.first) < MOST * 4:
-        state.first[key], state.counts[key] = number, 1
+        state.first[key], state.counts[key] = number, times
     else:
         state.left_out += 1
 
@@ -233,7 +250,7 @@ def _result(state: _State) -> NcclLines:
         Message(text, warn, line, state.counts[text, warn])
         for (text, warn), line in state.first.items()
     ]
-    messages.sort(key=lambda one: not one.warn)
+    messages.sort(key=lambda one: (not one.warn, one.line))
     in_use = state.devices.get({"IB": "IB", "Socket": "Socket"}.get(state.net or "", ""))
     if in_use is None and state.net is None and len(state.devices) == 1:
         in_use = next(iter(state.devices.values()))

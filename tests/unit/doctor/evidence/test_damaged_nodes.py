@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever stands in a node's items, facts are of their types, and nothing ends the whole."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nccltune.doctor.evidence.collect import facts_of
+from nccltune.doctor.evidence.folder import INDEX, KNOWN
+from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.raw import Evidence, Raw
+from nccltune.doctor.facts import catalogue
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import ENVIRONMENT, make_node, run_made
+
+TEXTS = [value for name, value in vars(texts).items() if name.isupper()]
+TEXTS += ["{}", "[]", '{"instance": {"attributes": 3, "machineType": 4}}', '{"compute": {}}']
+ITEMS = sorted({*KNOWN, "log", "test", "job"} - {INDEX})
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    root = tmp_path_factory.mktemp("node")
+    make_node(root)
+    evidence = gather(root, environment=ENVIRONMENT, runner=run_made)
+    return {name: evidence.all(name)[0].data for name in evidence.names}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
+    evidence = Evidence("node", live=False)
+    changed = data.draw(st.sets(st.sampled_from(ITEMS), max_size=8))
+    for name in sorted({*items, *changed}):
+        text = items.get(name, b"").decode(errors="replace")
+        if name in changed:
+            text = data.draw(st.sampled_from([text, *TEXTS]))
+            lines = text.split("\n")
+            at = data.draw(st.integers(0, len(lines)))
+            cut = data.draw(st.integers(0, 30))
+            word = data.draw(st.sampled_from(["", "9" * 20, "-1", "0", "N/A", " ", "/", ":", "é"]))
+            text = "\n".join([*lines[:at], *(one[:cut] + word + one[cut:] for one in lines[at:])])
+        evidence.put(Raw(name, f"node/{name}.txt", text.encode()))
+    facts = facts_of(evidence)
+    assert set(facts) <= set(catalogue())
+    assert all(isinstance(line, str) for line in facts.unread)
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_each_item_alone(name: str, items: dict[str, bytes]) -> None:
+    """An item tells what it tells without the others, and without a value less."""
+    for data in (items.get(name, b""), b""):
+        evidence = Evidence("node", live=False)
+        evidence.put(Raw(name, f"{name}.txt", data))
+        facts = facts_of(evidence)
+        assert all(fact.source for fact in facts.values())
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    assert dict(facts_of(Evidence("node", live=False))) == {}
+    empty = gather(tmp_path, environment={}, runner=None)
+    facts = facts_of(empty)
+    assert facts.value("settings") == []
+    assert facts.value("node.sysfs_pci") is False

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people put beside a node's files: topology, graphs, tests, diagnostics, cloud answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.doctor.evidence.collect import collect, folder_facts
+from nccltune.doctor.facts import Facts
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import GPU, NIC, make_node, put, run_made
+
+TOPOLOGY = f"""\
+<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+    <pci busid="0000:01:00.0" class="0x060400" vendor="0x1000" device="0xc030"
+         link_speed="" link_width="0">
+      <pci busid="{GPU}" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16">
+        <gpu dev="0" sm="90" rank="0" gdr="1">
+          <nvlink target="0000:84:00.0" count="18" tclass="0x030200"/>
+        </gpu>
+      </pci>
+      <pci busid="{NIC}" class="0x020700" link_speed="32.0 GT/s PCIe" link_width="16">
+        <nic>
+          <net name="mlx5_0" dev="0" speed="400000" port="1" guid="0x1" gdr="1"/>
+        </nic>
+      </pci>
+    </pci>
+    <pci busid="0000:ff:00.0" class="0x030200" link_speed="" link_width="0">
+      <gpu dev="1" sm="90" rank="1" gdr="1">
+        <nvlink target="0000:FF:00.0" count="2" tclass="0x030200"/>
+      </gpu>
+    </pci>
+  </cpu>
+</system>
+"""
+GRAPH = """\
+<graphs version="1">
+  <graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="20" speedinter="20"
+         latencyinter="0" typeintra="NVL" typeinter="PIX" samechannels="1">
+    <channel>
+      <net dev="0"/>
+      <gpu dev="0"/>
+      <gpu dev="5"/>
+      <net dev="0"/>
+    </channel>
+  </graph>
+</graphs>
+"""
+TEST = """\
+# nThread 1 nGpus 1 minBytes 1048576 maxBytes 4194304 step: 4(factor) warmup iters: 5 iters: 20
+#
+# Using devices
+#  Rank  0 Group  0 Pid   100 on         h1 device  0 [0x00] NVIDIA H100
+#  Rank  1 Group  0 Pid   101 on         h2 device  0 [0x00] NVIDIA H100
+#
+#                                            out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    100.0   10.49   10.49      0    100.0   10.49   10.49      0
+     4194304       1048576     float     sum      -1    200.0   20.97   20.97      0    200.0   20.97   20.97      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 15.7300
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("node")
+    make_node(path)
+    return path
+
+
+def with_files(root: Path, folder: Path, **files: str) -> Facts:
+    """The facts of the made node with more files beside it; `__` in a name is its dot."""
+    paths = []
+    for name, text in files.items():
+        put(folder, name.replace("__", "."), text)
+        paths.append(folder / name.replace("__", "."))
+    return collect(root, environment={}, runner=run_made, files=paths)
+
+
+def test_topology_and_graphs(root: Path, tmp_path: Path) -> None:
+    facts = with_files(root, tmp_path, topology__xml=TOPOLOGY, graph__xml=GRAPH)
+    devices = {one["bus_id"]: one for one in facts.value("topo.devices")}
+    switch = devices["0000:01:00.0"]
+    assert (switch["kind"], switch["speed"], switch["width"]) == ("bridge", "", 0)
+    assert (switch["above"], switch["numa"], switch["line"]) == ("", 0, 3)
+    assert (devices[NIC]["kind"], devices[NIC]["above"]) == ("nic", "0000:01:00.0")
+    gpus = {one["index"]: one for one in facts.value("topo.gpus")}
+    assert (gpus[0]["nvlinks"], gpus[0]["nvlink_to_itself"], gpus[0]["gdr"]) == (18, False, True)
+    assert gpus[1]["nvlink_to_itself"] is True
+    assert facts.value("topo.cpus")[0]["vendor"] == "GenuineIntel"
+    assert facts.value("topo.given") is False
+    assert facts.value("graph.ends") == [
+        {
+            "graph": 0,
+            "channel": 0,
+            "gpu": 0,
+            "nic": "mlx5_0",
+            "kind": "PIX",
+            "best_nic": "mlx5_0",
+            "best_kind": "PIX",
+        }
+    ]
+
+
+def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
+    files = {"given-topology__xml": TOPOLOGY, "given-graph__xml": GRAPH}
+    facts = with_files(root, tmp_path, **files)
+    assert facts.value("topo.given") is True
+    assert facts.value("topo.missing_devices") == ["0000:ff:00.0"]
+    assert facts.value("graph.given_gpus") == 2
+    assert facts.value("graph.missing_devices") == ["GPU 5"]
+    assert facts["topo.devices"].source == f"{tmp_path}/given-topology.xml"
+    broken = with_files(root, tmp_path, **{"given-topology__xml": "<graphs/>"})
+    assert any("given-topology.xml" in line for line in broken.unread)
+    assert "topo.devices" not in broken
+
+
+def test_settings_name_a_file(root: Path) -> None:
+    facts = collect(root, environment={"NCCL_TOPO_FILE": "/x/topo.xml"}, runner=run_made)
+    assert (facts.value("topo.given"), facts["topo.given"].source) == (True, "NCCL_TOPO_FILE")
+
+
+def test_tests(root: Path, tmp_path: Path) -> None:
+    (record,) = with_files(root, tmp_path, all_reduce__out=TEST).value("tests")
+    assert record == {
+        "file": f"{tmp_path}/all_reduce.out",
+        "collective": "all_reduce",
+        "nodes": 2,
+        "hosts": ["h1", "h2"],
+        "ranks": 2,
+        "min_bytes": 1 << 20,
+        "max_bytes": 4 << 20,
+        "sizes": 2,
+        "avg_busbw_gb_per_s": 15.73,
+        "peak_busbw_gb_per_s": pytest.approx(20.97, rel=1e-3),
+        "peak_bytes": 4 << 20,
+        "gpus_per_node": 1,
+        "algorithm": None,
+    }
+
+
+def test_diagnostics(root: Path, tmp_path: Path) -> None:
+    text = (
+        "h1:1:2 [0] NCCL INFO x\n"
+        "h1:1:2 [0] NCCL DIAG === NCCL Diagnostics ===\n"
+        "h1:1:2 [0] NCCL DIAG [OK] ECC: no errors\n"
+    )
+    facts = with_files(root, tmp_path, diagnostics__txt=text)
+    checks = facts.value("ras.checks")
+    assert [(one["name"], one["status"]) for one in checks] == [("ECC", "OK")]
+
+
+CLOUDS: list[tuple[str, Any, dict[str, object]]] = [
+    (
+        "gcloud",
+        {
+            "selfLink": "x",
+            "machineType": "https://x/zones/z/machineTypes/a3-highgpu-8g",
+            "resourcePolicies": ["https://x/resourcePolicies/near"],
+            "resourceStatus": {"physicalHost": "/b/r/h"},
+            "networkPerformanceConfig": {"totalEgressBandwidthTier": "TIER_1"},
+        },
+        {
+            "cloud.machine_type": "a3-highgpu-8g",
+            "cloud.placement": "near",
+            "cloud.physical_host": "/b/r/h",
+            "cloud.tier1": True,
+        },
+    ),
+    (
+        "gcloud",
+        {"selfLink": "x", "machineType": "x/n2-standard-8", "networkInterfaces": []},
+        {"cloud.machine_type": "n2-standard-8", "cloud.placement": "", "cloud.tier1": False},
+    ),
+    (
+        "cloud-metadata",
+        {"instance": {"machineType": "projects/1/g2", "attributes": {"physical_host": "/b"}}},
+        {"cloud.machine_type": "g2", "cloud.physical_host": "/b"},
+    ),
+    ("cloud-metadata", {"instanceType": "p5.48xlarge"}, {"cloud.machine_type": "p5.48xlarge"}),
+    (
+        "cloud-metadata",
+        {"compute": {"vmSize": "Standard_ND96isr_H100_v5", "placementGroupId": ""}},
+        {"cloud.machine_type": "Standard_ND96isr_H100_v5", "cloud.placement": ""},
+    ),
+    (
+        "aws-topology",
+        {"Instances": [{"GroupName": "g", "NetworkNodes": ["nn-1", "nn-2"]}]},
+        {"cloud.placement": "g", "cloud.physical_host": "/nn-1/nn-2"},
+    ),
+    (
+        "aws-instance-type",
+        {"InstanceTypes": [{"NetworkInfo": {"NetworkPerformance": "3200 Gigabit"}}]},
+        {"cloud.line_rate_gbit_per_s": 3200.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("item", "document", "wanted"), CLOUDS)
+def test_clouds(item: str, document: object, wanted: dict[str, object], tmp_path: Path) -> None:
+    put(tmp_path, f"n/{item}.json", json.dumps(document))
+    (facts,) = folder_facts(tmp_path)
+    found = {name: fact.value for name, fact in facts.items() if name.startswith("cloud.")}
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "tag", "provider"),
+    [
+        ("Google", "Google Compute Engine", "", "gcp"),
+        ("Amazon EC2", "p4d.24xlarge", "Amazon EC2", "aws"),
+        ("Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77", "azure"),
+        ("Microsoft Corporation", "Virtual Machine", "1234", "none"),
+        ("QEMU", "x", "OracleCloud.com", "oracle"),
+        ("Alibaba Cloud", "Alibaba Cloud ECS", "", "alibaba"),
+        ("IBM:Cloud Compute Server 1.0", "x", "ibmcloud", "ibm"),
+        ("Supermicro", "SYS-821GE", "", "none"),
+    ],
+)
+def test_providers(vendor: str, product: str, tag: str, provider: str, tmp_path: Path) -> None:
+    dmi = "/sys/class/dmi/id/"
+    text = f"{dmi}sys_vendor:{vendor}\n{dmi}product_name:{product}\n{dmi}chassis_asset_tag:{tag}\n"
+    put(tmp_path, "n/system.txt", text)
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value("cloud.provider") == provider
+
+
+def test_logs_of_several_ranks(tmp_path: Path) -> None:
+    put(tmp_path, "n/rank0.log", texts.LOG)
+    put(tmp_path, "n/rank1.log", texts.LOG.replace("nRanks 16", "nRanks 8").replace("IB/0", "IB/1"))
+    (facts,) = folder_facts(tmp_path)
+    assert facts.value("log.ranks") == 16
+    assert facts["log.net"].source == "n/rank0.log"
+    assert {one["via"]: one["count"] for one in facts.value("log.vias")} == {
+        "NET/IB/0/GDRDMA": 2,
+        "NET/IB/1/GDRDMA": 2,
+        "P2P/CUMEM": 2,
+    }
+    assert [one["warn"] for one in facts.value("log.lines")][:2] == [True, True]
