@@ -126,4 +126,7 @@ def explain(out: "Console", rule: "Rule") -> None:
 
 
 def _line(out: "Console", lead: str, plain: str, words: str, style: str = "") -> None:
-    hanging(out, lead + " " * (_INDENT - len(plain)), _INDENT, words, style)
+    # Evidence is foreign: an escape sequence in it must not reach the terminal.
+    from nccltune.report.words import printable
+
+    hanging(out, lead + " " * (_INDENT - len(plain)), _INDENT, printable(words), style)

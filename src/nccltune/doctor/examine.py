@@ -3,7 +3,8 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from nccltune.doctor.alike import Alike
@@ -17,8 +18,8 @@ from nccltune.doctor.spoken import spoken
 from nccltune.doctor.template import Template
 from nccltune.doctor.titles import node_title
 from nccltune.doctor.unknown import STEPS, UNKNOWN, Env, Unsure, truth
-from nccltune.model.errors import InputError
 
+MISFIT = "the rule does not fit the facts"
 _MAX_COMMANDS = 4
 _MAX_READ = 4
 
@@ -49,10 +50,10 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
             for name, env in envs.items():
                 key = alike.key(name, rule)
                 if key not in asked:
-                    asked[key] = ask(rule, env)
+                    asked[key] = _asked(partial(ask, rule, env))
                 answers[name] = asked[key]
         else:
-            answers = {"": _ask_all(rule, envs, values, pool, alike)}
+            answers = {"": _asked(partial(_ask_all, rule, envs, values, pool, alike))}
         judged.append(_judged(rule, answers, nodes))
     return Examination(
         source=source,
@@ -74,23 +75,27 @@ def ask(rule: Rule, env: Env) -> Answer:
     env.missing = set()
     env.names = {}
     env.steps = STEPS
+    applies = _applies(rule, env)
+    if applies is False:
+        return Answer(Verdict.NOT_APPLICABLE)
+    assert rule.finding is not None
+    value = rule.finding.run(env)
+    found = truth(value)
+    if found is False:
+        # Whether or not it applies: there is nothing to find.
+        return Answer(Verdict.OK)
+    if found is UNKNOWN or applies is UNKNOWN:
+        return Answer(Verdict.CANNOT_TELL, missing=frozenset(env.missing))
+    return _filled(rule, env, value if rule.finding.kind.many else [None])
+
+
+def _asked(ask_it: Callable[[], Answer]) -> Answer:
+    """What a rule says; that it cannot tell where its expression does not fit the values, since
+    one node's odd files must not hide what all others tell."""
     try:
-        applies = _applies(rule, env)
-        if applies is False:
-            return Answer(Verdict.NOT_APPLICABLE)
-        assert rule.finding is not None
-        value = rule.finding.run(env)
-        found = truth(value)
-        if found is False:
-            # Whether or not it applies: there is nothing to find.
-            return Answer(Verdict.OK)
-        if found is UNKNOWN or applies is UNKNOWN:
-            return Answer(Verdict.CANNOT_TELL, missing=frozenset(env.missing))
-        return _filled(rule, env, value if rule.finding.kind.many else [None])
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(
-            f"its expression does not fit the facts: {error}", where=f"rule {rule.id}"
-        ) from error
+        return ask_it()
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return Answer(Verdict.CANNOT_TELL, missing=frozenset({f"({MISFIT}: {error})"}))
 
 
 def _applies(rule: Rule, env: Env) -> Any:

@@ -3,11 +3,10 @@
 
 import pytest
 
-from nccltune.doctor.examine import examine
+from nccltune.doctor.examine import MISFIT, examine
 from nccltune.doctor.result import Verdict, node_names
 from nccltune.doctor.rulebase import RuleBase, read_rules, rule_base
 from nccltune.doctor.summary import node_words, verdict_words, what_would_tell
-from nccltune.model.errors import InputError
 from tests.unit.doctor.rule_cases import facts_of
 from tests.unit.doctor.test_rule_files import GOOD
 
@@ -59,9 +58,21 @@ def test_a_version_range_needs_the_version() -> None:
     assert verdict(None) is Verdict.CANNOT_TELL
 
 
-def test_a_rule_that_does_not_fit_the_facts_is_named() -> None:
-    with pytest.raises(InputError, match="rule gpus-few: its expression does not fit"):
-        examine({"a": facts_of("a", {"gpus": []})}, own("len(gpus) < 8", "len(gpus) < 'x'"), "")
+def test_a_rule_that_does_not_fit_the_facts_says_so_and_hides_nothing_else() -> None:
+    base = own("len(gpus) < 8", "len(gpus) < 'x'")
+    (judged,) = examine({"a": facts_of("a", {"gpus": []})}, base, "").rules
+    assert judged.verdict is Verdict.CANNOT_TELL
+    assert judged.missing[0].startswith(f"({MISFIT}: '<' not supported")
+
+
+def test_numbers_beyond_all_measure_end_no_examination() -> None:
+    huge = 2**63 - 1
+    gpu = {"index": huge, "name": "H100", "h2d_gb_per_s": 1e308, "d2h_gb_per_s": 1e308}
+    gpu |= {"pcie_gen": huge, "pcie_gen_max": -huge, "nvlinks": huge, "nvlinks_active": 0}
+    values = {"gpus": [gpu], "node.vcpus": huge, "shm.bytes": -huge, "limits.open_files": huge}
+    nodes = {name: facts_of(name, values) for name in "abc"}
+    found = examine(nodes, rule_base(), "")
+    assert next(j for j in found.rules if j.rule == "nvlink-down").verdict is Verdict.FINDING
 
 
 @pytest.mark.parametrize(

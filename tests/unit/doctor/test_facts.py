@@ -43,3 +43,13 @@ def test_what_the_catalogue_does_not_say_is_refused(name: str, value: object, me
     with pytest.raises(InputError, match=message) as raised:
         Facts("a").add(name, value, "lscpu.txt:3")
     assert raised.value.where == "lscpu.txt:3"
+
+
+@pytest.mark.parametrize("value", [10**400, -(2**63) - 1])
+def test_a_number_that_no_counter_can_have_is_not_read(value: int) -> None:
+    facts = Facts("a")
+    facts.add("node.vcpus", value, "lscpu.txt:3")
+    facts.add("gpus", [{"index": value}], "smi.txt")
+    facts.add("limits.cpus", [1, value], "status.txt")
+    assert list(facts) == []
+    assert facts.unread[0] == "lscpu.txt:3: node.vcpus: a number beyond 64 bits"

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nccltune.doctor.examine import examine
+from nccltune.doctor.examine import MISFIT, examine
 from nccltune.doctor.facts import Facts
 from nccltune.doctor.result import Verdict
 from nccltune.doctor.rulebase import Family, RuleBase, rule_base
@@ -26,6 +26,7 @@ def only(rule_id: str) -> RuleBase:
 def test_a_case_gets_its_verdict(rule: str, case: Case) -> None:
     (judged,) = examine(case.collected(), only(rule), "a case").rules
     assert judged.verdict is case.verdict, judged
+    assert not any(MISFIT in missing for missing in judged.missing)
     if case.verdict is Verdict.FINDING:
         assert judged.evidence
         assert judged.remedy

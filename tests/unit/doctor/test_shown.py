@@ -23,7 +23,7 @@ from nccltune.report.examination import render
 from tests.unit.doctor.rule_cases import cases, facts_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
-HOSTILE = "<script>alert(1)</script>[bold]\n$(touch /tmp/x)`id`'\";&"
+HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07[bold]\n$(touch /tmp/x)`id`'\";&"
 
 
 def examined(*rules: str, nodes: int = 1) -> Examination:
@@ -106,7 +106,8 @@ def test_every_rule_can_be_explained() -> None:
 
 def test_foreign_text_is_no_markup_on_the_screen_and_no_markup_in_the_page() -> None:
     found = hostile()
-    assert "[bold]" in screen(found)
+    assert "[bold]" in screen(found, everything=True)
+    assert "\x1b" not in screen(found, everything=True)
     page = render(found)
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
