@@ -9,6 +9,7 @@ fifty has a fault.
 """
 
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -39,12 +40,23 @@ def main() -> None:
 
 def report(name: str, rounds: int, measured: Callable[[], None]) -> None:
     times = []
+    work = []
     for round_ in range(rounds + 1):
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), cpu()
         measured()
         if round_:
             times.append(time.perf_counter() - started)
-    print(f"{name:<36} {statistics.median(times):6.2f} s  ({min(times):.2f}-{max(times):.2f})")
+            work.append(cpu() - worked)
+    print(
+        f"{name:<36} {statistics.median(times):6.2f} s  ({min(times):.2f}-{max(times):.2f}), "
+        f"CPU {statistics.median(work):.2f} s"
+    )
+
+
+def cpu() -> float:
+    """Processor time of what was started, its own children included."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run(arguments: list[str]) -> None:

@@ -13,6 +13,7 @@ Where the forms come from:
 The output is text in all versions (`-f json` is refused for it).
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 
@@ -158,7 +159,9 @@ class DiagnosticsReader:
         match = _LINE.search(strip_prefix(line)[1])
         if match is None:
             return False
-        self._take((match["host"] or "", match["pid"] or ""), match["text"].rstrip(), number)
+        # A number of thousands of digits is none of NCCL's, and more than int() takes.
+        with contextlib.suppress(ValueError):
+            self._take((match["host"] or "", match["pid"] or ""), match["text"].rstrip(), number)
         return True
 
     def _take(self, writer: tuple[str, str], text: str, number: int) -> None:

@@ -15,7 +15,7 @@ from nccltune.model.errors import InputError
 MAX_BYTES = 16 << 20
 """A topology of NCCL is some 10 KiB, the graphs of 64 channels by 72 GPUs under 1 MiB."""
 MAX_DEPTH = 64
-MAX_ELEMENTS = 1 << 18
+MAX_ELEMENTS = 1 << 17
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]+")
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")

@@ -27,12 +27,14 @@ class Text(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A tool to run. `fine` are exit codes that mean success for it."""
+    """A tool to run. `fine` are exit codes that mean success for it; one that is `slow` only runs
+    for files that are kept, where this program can read the same elsewhere."""
 
     name: str
     words: tuple[str, ...]
     deadline_s: float = QUICK_S
     fine: tuple[int, ...] = (0,)
+    slow: bool = False
 
 
 _PCI = "/sys/bus/pci/devices/*/"
@@ -174,7 +176,8 @@ _SMI = "nvidia-smi"
 COMMANDS = (
     Command("df-shm", ("df", "-P", "/dev/shm")),  # noqa: S108  # asked about, not written to
     Command("shm-device", ("stat", "-c", "%d", "/dev/shm")),  # noqa: S108
-    Command("lspci", ("lspci", "-D", "-nn", "-vvv")),
+    # As root it also reads the vital product data of each device, tenths of a second each.
+    Command("lspci", ("lspci", "-D", "-nn", "-vvv"), GPU_S, slow=True),
     Command("dmesg", ("dmesg",)),
     Command("addresses", ("ip", "-o", "addr")),
     Command("ibv_devinfo", ("ibv_devinfo", "-v")),

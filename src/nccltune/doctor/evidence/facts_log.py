@@ -9,12 +9,13 @@ from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_li
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence, Raw
 from nccltune.doctor.facts import Facts
+from nccltune.formats.choices import choice_of_name
 from nccltune.formats.context import Context, ReadOptions
 from nccltune.formats.nccl_diagnostics import read_diagnostics
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
 from nccltune.formats.rounds import RoundCounter
-from nccltune.model.choice import Choice
+from nccltune.model.choice import DEFAULT, Choice, parse_algorithm
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
 from nccltune.model.scale import count
@@ -98,7 +99,7 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
 def _checks(evidence: Evidence) -> tuple[list[dict[str, Any]], str] | None:
     found: list[dict[str, Any]] = []
     source = ""
-    for raw in [*evidence.all("log"), *evidence.all("diagnostics")]:
+    for raw in evidence.all("diagnostics"):
         for report in evidence.parse(raw, _diagnostics):
             source = source or raw.place()
             found += [
@@ -121,13 +122,14 @@ def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
     by_collective: dict[str, list[Sample]] = {}
     for sample in samples:
         by_collective.setdefault(sample.collective.value, []).append(sample)
+    log = evidence.parse(raw, parse_nccl_lines) if "NCCL " in text else None
+    devices = log.net_devices if log is not None else None
     found = []
     for number, (_, group) in enumerate(by_collective.items()):
         rates = [(_busbw(one), one.bytes) for one in group if one.time_us > 0]
         peak, at = max(rates, default=(None, None))
         ranks = max((one.ranks or 0 for one in group), default=0) or None
         nodes = len(hosts) or max((one.nodes or 0 for one in group), default=0) or None
-        forced = {one.choice.algorithm.value for one in group if isinstance(one.choice, Choice)}
         found.append(
             {
                 "file": raw.source,
@@ -141,11 +143,24 @@ def _tests(evidence: Evidence, raw: Raw) -> list[dict[str, Any]]:
                 "avg_busbw_gb_per_s": averages[number] if number < len(averages) else None,
                 "peak_busbw_gb_per_s": peak,
                 "peak_bytes": at,
+                "nics": len(devices) if devices else None,
                 "gpus_per_node": ranks // nodes if ranks and nodes else None,
-                "algorithm": forced.pop() if len(forced) == 1 else None,
+                "algorithm": _forced(log, raw.source),
             }
         )
     return found
+
+
+def _forced(log: NcclLines | None, name: str) -> str | None:
+    """The only algorithm that NCCL was left, as its log or the file's name says."""
+    for setting in log.settings if log is not None else ():
+        if setting.name == "NCCL_ALGO":
+            try:
+                return parse_algorithm(setting.value.lower()).value
+            except InputError:
+                return None
+    choice = choice_of_name(name)
+    return choice.algorithm.value if isinstance(choice, Choice) else None
 
 
 _TEST_NAMES = {
@@ -162,9 +177,9 @@ def _busbw(sample: Sample) -> float:
 
 def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
-    context = Context(
-        name=name, options=ReadOptions(study="doctor"), report=report, rounds=RoundCounter()
-    )
+    # Which choice it was is nothing to refuse a measurement for here.
+    options = ReadOptions(study="doctor", choice=DEFAULT)
+    context = Context(name=name, options=options, report=report, rounds=RoundCounter())
     found: list[Sample] = []
     try:
         for batch in read_text(io.BytesIO(text.encode()), context):

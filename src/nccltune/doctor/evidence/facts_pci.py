@@ -49,7 +49,7 @@ def add_pci(evidence: Evidence, facts: Facts) -> None:
     facts.add("rdma.devices_seen", seen or _is_efa(devices), source)
     if any(one.denied for one in devices.values()):
         evidence.problems.append(
-            "lspci: without root rights it tells nothing of ACS, ATS and read requests"
+            f"{source}: without root rights it tells nothing of ACS, ATS and read requests"
         )
     _iommu(evidence, facts, nodes)
 
@@ -59,11 +59,15 @@ def _is_efa(devices: dict[str, PciDevice]) -> bool:
 
 
 def _lspci(evidence: Evidence) -> tuple[Lspci, str] | None:
+    """What lspci printed or the configuration space says: the first that was read with the rights
+    for it, else the first at all."""
+    found = []
     for name in ("lspci", "pci-config"):
-        found = evidence.parsed(name, parse_lspci)
-        if found is not None and found[0].devices:
-            return found[0], found[1].place()
-    return None
+        one = evidence.parsed(name, parse_lspci)
+        if one is not None and one[0].devices:
+            found.append((one[0], one[1].place()))
+    rightful = [one for one in found if not any(device.denied for device in one[0].devices)]
+    return next(iter([*rightful, *found]), None)
 
 
 def _bridges(devices: dict[str, PciDevice], nodes: dict[str, PciNode]) -> list[dict[str, Any]]:

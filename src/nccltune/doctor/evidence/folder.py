@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
@@ -99,7 +100,7 @@ _BEGINNINGS: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 
 def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]:
-    """The nodes of a folder in the order of their names, each read as it is asked for.
+    """The nodes of a folder in the order of their names, each read when it is first looked into.
 
     A folder that holds files of one node itself is one node; files beside the nodes' folders
     (logs, job files) belong to none and are one more node of the folder's name. Raises InputError
@@ -126,14 +127,20 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
 
 def _nodes(path: Path, folders: list[str], files: list[str], cache: Cache) -> Iterator[Evidence]:
     if files:
-        yield _node(path, path.resolve().name, "", files, cache)
+        name = path.resolve().name
+        yield Evidence(
+            name, live=False, cache=cache, load=lambda one: _put_files(one, path, "", files)
+        )
     for name in folders:
-        below, inner = _listed(path / name)
-        evidence = _node(path / name, name, f"{name}/", inner, cache)
-        if below:
-            shown = ", ".join(below[:3])
-            evidence.problems.append(f"{name}: folders below a node's are not read: {shown}")
-        yield evidence
+        yield Evidence(name, live=False, cache=cache, load=partial(_put_node, path=path / name))
+
+
+def _put_node(evidence: Evidence, path: Path) -> None:
+    below, files = _listed(path)
+    _put_files(evidence, path, f"{path.name}/", files)
+    if below:
+        shown = ", ".join(below[:3])
+        evidence.problems.append(f"{path.name}: folders below a node's are not read: {shown}")
 
 
 def _listed(path: Path) -> tuple[list[str], list[str]]:
@@ -153,13 +160,11 @@ def _listed(path: Path) -> tuple[list[str], list[str]]:
     return sorted(folders), sorted(files)
 
 
-def _node(folder: Path, host: str, shown: str, names: list[str], cache: Cache) -> Evidence:
-    evidence = Evidence(host, live=False, cache=cache)
+def _put_files(evidence: Evidence, folder: Path, shown: str, names: list[str]) -> None:
     if len(names) > _MOST_FILES:
         evidence.problems.append(f"{shown or folder}: only the first {_MOST_FILES} files were read")
     for name in names[:_MOST_FILES]:
         put_file(evidence, folder / name, shown + name)
-    return evidence
 
 
 def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False) -> None:
@@ -188,7 +193,17 @@ def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False)
             )
         evidence.problems.append(f"{shown}: is nothing that is known here")
     else:
-        evidence.put(Raw(name, shown, data, real=evidence.real.get(name, _REAL.get(name, ""))))
+        for item in _all_that_it_is(name, data):
+            real = evidence.real.get(item, _REAL.get(item, ""))
+            evidence.put(Raw(item, shown, data, real=real))
+
+
+def _all_that_it_is(name: str, data: bytes) -> list[str]:
+    """A test under NCCL_DEBUG=INFO prints its table, a log, and NCCL's diagnostics into one."""
+    if name not in ("log", "test", "diagnostics"):
+        return [name]
+    marks = (("test", b"nThread "), ("log", b" NCCL INFO "), ("diagnostics", b"NCCL DIAG "))
+    return list(dict.fromkeys([name, *(item for item, mark in marks if mark in data)]))
 
 
 def item_name(name: str, data: bytes) -> str:
@@ -223,4 +238,4 @@ def _index(evidence: Evidence, data: bytes) -> None:
     text = data.decode(errors="replace")
     evidence.real.update((match["item"], match["path"]) for match in _READ.finditer(text))
     problems = [match["what"].replace("\t", ": ") for match in _NOT_READ.finditer(text)]
-    evidence.problems += list(dict.fromkeys(problems))[:200]
+    evidence.problems.extend(list(dict.fromkeys(problems))[:200])

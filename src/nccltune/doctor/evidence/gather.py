@@ -3,7 +3,6 @@
 
 import os
 import pwd
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -48,9 +47,11 @@ def gather(
     *,
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
+    thorough: bool = False,
     cache: Cache | None = None,
 ) -> Evidence:
-    """Everything of a running node that can be read without root rights.
+    """Everything of a running node that can be read without root rights; `thorough` also runs tools
+    that are slow and tell a person more than the doctor.
 
     With another `root` than `/` tools are only run by a `runner` that is given. What could not be
     read stands in the result's `problems`.
@@ -61,7 +62,7 @@ def gather(
     evidence = Evidence(_host(root), live=True, cache=cache)
     outputs: dict[str, Output] = {}
     tools = threading.Thread(
-        target=lambda: outputs.update(_tools(root, runner)), name="tools", daemon=True
+        target=lambda: outputs.update(_tools(root, runner, thorough)), name="tools", daemon=True
     )
     if runner is not None:
         tools.start()
@@ -101,8 +102,7 @@ def _jobs(root: Path, environment: Mapping[str, str]) -> list[_Job]:
     jobs.append(_Job("logind", "/etc/systemd/logind.conf", lambda: _listed(root, LOGIND, home, "")))
     jobs.append(_Job("profiles", "start-up files", lambda: _listed(root, PROFILES, home, "=")))
     jobs.append(_Job("libraries", "library path", lambda: (libraries_text(root, environment), [])))
-    if root == Path("/") and os.geteuid() == 0 and shutil.which("lspci") is None:
-        jobs.append(_Job("pci-config", "/sys/bus/pci/devices/*/config", _configs))
+    jobs.append(_Job("pci-config", "/sys/bus/pci/devices/*/config", lambda: _configs(root)))
     jobs.append(_Job("plugins", "library path", lambda: plugins_text(root, environment)))
     return jobs
 
@@ -142,18 +142,18 @@ def plain(name: str, data: bytes) -> bytes:
     return text.encode()
 
 
-def _configs() -> tuple[bytes, list[str]]:
-    """What lspci would print of access control and read requests, where it is not installed."""
-    root, out = Path("/"), []
+def _configs(root: Path) -> tuple[bytes, list[str]]:
+    """What lspci would print of access control and read requests."""
+    out = []
     for path in matching(root, "/sys/bus/pci/devices/*/config"):
         folder = path.removesuffix("/config")
         try:
             kind, vendor, device = (
-                read_file(Path(f"{folder}/{name}"), 64).decode().strip()
+                read_file(below(root, f"{folder}/{name}"), 64).decode().strip()
                 for name in ("class", "vendor", "device")
             )
             if kind.startswith(PCI_CLASSES):
-                config = parse_pci_config(read_file(Path(path), 8192))
+                config = parse_pci_config(read_file(below(root, path), 8192))
                 ids = kind[2:6], vendor[2:], device[2:]
                 out.append(render_pci_config(folder.rpartition("/")[2], *ids, config))
         except (Unread, UnicodeDecodeError):
@@ -232,13 +232,13 @@ def _read_jobs(jobs: list[_Job], evidence: Evidence) -> None:
                 evidence.problems.append(f"{job.source}: {result}")
         else:
             data, problems = result
-            evidence.problems += problems
+            evidence.problems.extend(problems)
             evidence.put(Raw(job.name, job.source, data, bool(job.real), job.real))
 
 
-def _tools(root: Path, runner: Runner | None) -> Mapping[str, Output]:
+def _tools(root: Path, runner: Runner | None, thorough: bool) -> Mapping[str, Output]:
     assert runner is not None
-    return runner(commands_for(root))
+    return runner([one for one in commands_for(root) if thorough or not one.slow])
 
 
 def commands_for(root: Path) -> list[Command]:

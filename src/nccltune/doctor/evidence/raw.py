@@ -45,17 +45,37 @@ class Cache:
 
 
 class Evidence:
-    """All items of one node. `problems` says what could not be read, and why; `real` which
+    """All items of one node; `load` puts them in when one is first asked for. `real` says which
     file of the node an item is a copy of, by its name."""
 
-    def __init__(self, host: str, *, live: bool, cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        *,
+        live: bool,
+        cache: Cache | None = None,
+        load: "Callable[[Evidence], None] | None" = None,
+    ) -> None:
         self.host = host
         self.live = live
-        self.problems: list[str] = []
+        self._load = load
+        self._problems: list[str] = []
         self.real: dict[str, str] = {}
         self._items: dict[str, list[Raw]] = {}
         self._records: dict[tuple[Callable[..., Any], int], tuple[Any, Raw]] = {}
         self._cache = cache if cache is not None else Cache()
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, and why; to be added to."""
+        self._loaded()
+        return self._problems
+
+    def _loaded(self) -> None:
+        # A folder of many nodes is read by several processes, each of which skips the others'.
+        if self._load is not None:
+            load, self._load = self._load, None
+            load(self)
 
     def put(self, raw: Raw) -> None:
         """Add an item; several of one name are readings one after the other."""
@@ -67,16 +87,19 @@ class Evidence:
 
     def all(self, name: str) -> list[Raw]:
         """All items of that name, in order."""
+        self._loaded()
         return self._items.get(name, [])
 
     def get(self, name: str) -> Raw | None:
         """The last item of that name."""
+        self._loaded()
         found = self._items.get(name)
         return found[-1] if found else None
 
     @property
     def names(self) -> list[str]:
         """Names of what there is."""
+        self._loaded()
         return list(self._items)
 
     def parsed(self, name: str, parser: Callable[[str], Record]) -> tuple[Record, Raw] | None:

@@ -17,7 +17,7 @@ def collect_to(folder: Path, *, host: str | None = None) -> Path:
 
     Returns the node's folder. Raises InputError where it cannot be written.
     """
-    evidence = gather()
+    evidence = gather(thorough=True)
     return write_evidence(evidence, folder, host=host)
 
 

@@ -4,14 +4,17 @@
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nccltune.doctor.evidence.catalogue import Command
 from nccltune.doctor.evidence.collect import collect, facts_of, folder_facts
 from nccltune.doctor.evidence.gather import gather
 from nccltune.doctor.evidence.script import collect_script
+from nccltune.doctor.evidence.tools import Output
 from nccltune.doctor.evidence.write import write_evidence
 from nccltune.doctor.facts import Facts, catalogue
 from nccltune.model.errors import InputError
@@ -28,7 +31,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(root: Path) -> Facts:
-    return collect(root, environment=ENVIRONMENT, runner=run_made)
+    return facts_of(gather(root, environment=ENVIRONMENT, runner=run_made, thorough=True))
 
 
 def of(facts: Facts, fact: str, /, **wanted: Any) -> dict[str, Any]:
@@ -165,14 +168,19 @@ def test_what_was_not_read_is_told(facts: Facts) -> None:
 
 
 def test_a_folder_tells_the_same(root: Path, facts: Facts, tmp_path: Path) -> None:
-    evidence = gather(root, environment=ENVIRONMENT, runner=run_made)
+    evidence = gather(root, environment=ENVIRONMENT, runner=run_made, thorough=True)
     target = write_evidence(evidence, tmp_path)
     assert target == tmp_path / "node7"
     (other,) = folder_facts(tmp_path)
     assert {name: fact.value for name, fact in other.items()} == {
         name: fact.value for name, fact in facts.items()
     }
-    assert set(facts.unread) <= set(other.unread)
+    names = ("lspci -D -nn -vvv: ", "node7/lspci.txt: ")
+    said, other_said = (
+        {line.removeprefix(name) for line in told}
+        for told, name in zip((facts.unread, other.unread), names, strict=True)
+    )
+    assert said == other_said
     assert other["limits.open_files"].source == "node7/limits.txt:3"
     text = "".join(path.read_text() for path in target.iterdir())
     for secret in ("secret", "abc", "--key", "1111-2222", "API_TOKEN"):
@@ -294,5 +302,33 @@ def test_the_script_is_for_any_shell(tmp_path: Path) -> None:
     ]
 
 
-def test_far(facts: Facts) -> None:
+def test_without_lspci_the_configuration_space_is_read(root: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def noted(commands: list[Command]) -> Mapping[str, Output]:
+        asked.extend(command.name for command in commands)
+        return run_made(commands)
+
+    make_node(tmp_path)
+    config = bytearray(4096)
+    config[0x100:0x104] = (0x000D | 1 << 16).to_bytes(4, "little")
+    config[0x106:0x108] = (0x0005).to_bytes(2, "little")
+    for place in ("0000:01:00.0", "0000:02:01.0"):
+        put(tmp_path, f"/sys/bus/pci/devices/{place}/config", bytes(config))
+    found = collect(tmp_path, environment={}, runner=noted)
+    assert "nvidia-smi" in asked
+    assert "lspci" not in asked
+    bridge = of(found, "pci.bridges", bus_id="0000:02:01.0")
+    assert (bridge["acs_source_validation"], bridge["acs_request_redirect"]) == (True, True)
+    assert "acs_control" not in of(found, "pci.bridges", bus_id="0000:00:01.0")
+    assert not any("without root" in line for line in found.unread)
+    # Without the rights the kernel gives 64 bytes.
+    put(tmp_path, "/sys/bus/pci/devices/0000:01:00.0/config", bytes(64))
+    put(tmp_path, "/sys/bus/pci/devices/0000:02:01.0/config", bytes(64))
+    found = collect(tmp_path, environment={}, runner=noted)
+    assert "acs_control" not in of(found, "pci.bridges", bus_id="0000:02:01.0")
+    assert any("without root rights" in line for line in found.unread)
+
+
+def test_gpus_by_their_place(facts: Facts) -> None:
     assert of(facts, "gpus", index=1)["bus_id"] == FAR

@@ -28,7 +28,7 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return {name: evidence.all(name)[0].data for name in evidence.names}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_items(items: dict[str, bytes], data: st.DataObject) -> None:
     evidence = Evidence("node", live=False)

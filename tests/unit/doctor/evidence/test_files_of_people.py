@@ -139,9 +139,23 @@ def test_tests(root: Path, tmp_path: Path) -> None:
         "avg_busbw_gb_per_s": 15.73,
         "peak_busbw_gb_per_s": pytest.approx(20.97, rel=1e-3),
         "peak_bytes": 4 << 20,
+        "nics": None,
         "gpus_per_node": 1,
         "algorithm": None,
     }
+
+
+def test_a_test_with_its_log(root: Path, tmp_path: Path) -> None:
+    """One file with a table, the log and the diagnostics of the same run."""
+    diagnostics = "h1:1:2 [0] NCCL DIAG [OK] ECC: no errors\n"
+    facts = with_files(root, tmp_path, all_reduce__out=TEST + texts.LOG + diagnostics)
+    (record,) = facts.value("tests")
+    assert (record["nics"], record["algorithm"]) == (2, "ring")
+    assert facts.value("log.net") == "IB"
+    assert facts.value("ras.checks")[0]["name"] == "ECC"
+    # The same where the log comes first, as it does when it is not buffered.
+    facts = with_files(root, tmp_path, all_reduce_2__out=texts.LOG * 20 + TEST)
+    assert (facts.value("tests")[0]["sizes"], facts.value("log.ranks")) == (2, 16)
 
 
 def test_diagnostics(root: Path, tmp_path: Path) -> None:

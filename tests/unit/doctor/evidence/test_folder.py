@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nccltune.doctor.evidence.collect import folder_facts
+from nccltune.doctor.evidence.collect import facts_of, folder_facts
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.folder import item_name, read_folder
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
@@ -128,16 +128,24 @@ def test_files_alike_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert all(facts.value("pci.links") == found[0].value("pci.links") for facts in found)
 
 
-def test_nodes_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+def test_nodes_are_read_when_they_are_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(3):
         put(tmp_path, f"n{number}/limits.txt", texts.LIMITS)
-    nodes = read_folder(tmp_path, cache=Cache())
-    assert next(nodes).host == "n0"
-    put(tmp_path, "n1/limits.txt", texts.LIMITS.replace("1024", "7777"))
-    found = list(nodes)
-    raw = found[0].get("limits")
-    assert raw is not None
-    assert b"7777" in raw.data
+    opened: list[str] = []
+
+    def noted(path: Path, most: int) -> bytes:
+        opened.append(path.parent.name)
+        return read_file(path, most)
+
+    monkeypatch.setattr("nccltune.doctor.evidence.folder.read_file", noted)
+    nodes = list(read_folder(tmp_path, cache=Cache()))
+    assert [one.host for one in nodes] == ["n0", "n1", "n2"]
+    assert opened == []
+    assert facts_of(nodes[1]).value("limits.open_files") == 1024
+    assert nodes[1].problems == []
+    assert opened == ["n1"]
 
 
 def test_many_files(tmp_path: Path) -> None:
