@@ -3,7 +3,7 @@
 
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.gpu_query import QUERY, QUERY_NEW
+from nccltune.doctor.evidence.parsers.gpu_query import QUERY, QUERY_CAPABILITY, QUERY_FABRIC
 from nccltune.doctor.evidence.parsers.services import ASKED
 
 QUICK_S, GPU_S = 1.4, 6.0
@@ -185,7 +185,8 @@ COMMANDS = (
     Command("ldconfig", ("ldconfig", "-p")),
     Command("ofed", ("ofed_info", "-s")),
     Command("nvidia-smi", (_SMI, f"--query-gpu={QUERY}", "--format=csv"), GPU_S),
-    Command("nvidia-smi-new", (_SMI, f"--query-gpu={QUERY_NEW}", "--format=csv"), GPU_S),
+    Command("nvidia-smi-sm", (_SMI, f"--query-gpu={QUERY_CAPABILITY}", "--format=csv"), GPU_S),
+    Command("nvidia-smi-fabric", (_SMI, f"--query-gpu={QUERY_FABRIC}", "--format=csv"), GPU_S),
     Command("nvlink", (_SMI, "nvlink", "-s"), GPU_S),
     Command("topo", (_SMI, "topo", "-m"), GPU_S),
     *(

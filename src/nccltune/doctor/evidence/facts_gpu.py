@@ -43,11 +43,12 @@ def _states(evidence: Evidence) -> tuple[list[GpuState] | None, str]:
     """GPUs as nvidia-smi tells them: the newer fields come from a query of their own."""
     found: dict[int, GpuState] = {}
     source = ""
-    for name in ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-new"):
+    for name in ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric"):
         query = evidence.parsed(name, parse_gpu_query)
         if query is None:
             continue
-        if query[0].problem is not None:
+        # On the running node the tool's exit code has said it.
+        if query[0].problem is not None and not evidence.live:
             evidence.problems.append(f"{query[1].source}: {query[0].problem}")
         for state in query[0].gpus:
             if state.number is None:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.files import Unread, read_file
+from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
+from nccltune.formats.lines import visible
 from nccltune.model.errors import InputError
 
 MOST_BYTES = 32 << 20
@@ -127,20 +129,22 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
 
 def _nodes(path: Path, folders: list[str], files: list[str], cache: Cache) -> Iterator[Evidence]:
     if files:
-        name = path.resolve().name
+        name = visible(path.resolve().name)
         yield Evidence(
             name, live=False, cache=cache, load=lambda one: _put_files(one, path, "", files)
         )
     for name in folders:
-        yield Evidence(name, live=False, cache=cache, load=partial(_put_node, path=path / name))
+        yield Evidence(
+            visible(name), live=False, cache=cache, load=partial(_put_node, path=path / name)
+        )
 
 
 def _put_node(evidence: Evidence, path: Path) -> None:
     below, files = _listed(path)
-    _put_files(evidence, path, f"{path.name}/", files)
+    _put_files(evidence, path, f"{evidence.host}/", files)
     if below:
-        shown = ", ".join(below[:3])
-        evidence.problems.append(f"{path.name}: folders below a node's are not read: {shown}")
+        shown = visible(", ".join(below[:3]))
+        evidence.problems.append(f"{evidence.host}: folders below a node's are not read: {shown}")
 
 
 def _listed(path: Path) -> tuple[list[str], list[str]]:
@@ -164,7 +168,7 @@ def _put_files(evidence: Evidence, folder: Path, shown: str, names: list[str]) -
     if len(names) > _MOST_FILES:
         evidence.problems.append(f"{shown or folder}: only the first {_MOST_FILES} files were read")
     for name in names[:_MOST_FILES]:
-        put_file(evidence, folder / name, shown + name)
+        put_file(evidence, folder / name, shown + visible(name))
 
 
 def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False) -> None:
@@ -235,7 +239,7 @@ _READ = re.compile(r"^read\t(?P<item>[\w-]{1,40})\t(?P<path>/[^\t\n]{1,400})$", 
 def _index(evidence: Evidence, data: bytes) -> None:
     """Take in what the collector noted: files that items are copies of, and what it could not
     read. Its file comes before those whose place it tells, by the order of names."""
-    text = data.decode(errors="replace")
+    text = decode(data)
     evidence.real.update((match["item"], match["path"]) for match in _READ.finditer(text))
     problems = [match["what"].replace("\t", ": ") for match in _NOT_READ.finditer(text)]
     evidence.problems.extend(list(dict.fromkeys(problems))[:200])

@@ -130,7 +130,7 @@ def _finish(one: _Running, selector: selectors.BaseSelector) -> Output:
         words = one.errors.decode(errors="replace").strip() or _last(one.parts)
         first = words.partition("\n")[0][:200]
         problem = f"exit code {one.process.returncode}" + (f": {first}" if first else "")
-    name = " ".join(one.command.words[:3])
+    name = " ".join(one.command.words[:4])[:60]
     return Output(b"".join(one.parts), f"{name}: {problem}" if problem else None, seconds)
 
 

@@ -148,7 +148,8 @@ ENVIRONMENT = {
 _OUTPUTS = {
     "lspci": texts.LSPCI,
     "nvidia-smi": texts.SMI_CSV,
-    "nvidia-smi-new": texts.SMI_NEW,
+    "nvidia-smi-sm": texts.SMI_SM,
+    "nvidia-smi-fabric": texts.SMI_FABRIC,
     "nvlink": texts.NVLINK,
     "p2p-r": texts.P2P,
     "p2p-n": texts.P2P,

@@ -105,6 +105,18 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         read_folder(tmp_path / "empty")
 
 
+def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
+    steer = "\x1b]0;title\x07\x1b[2J\x08"
+    put(tmp_path, f"n{steer}/dmesg.txt", f"[1.0] pcie {steer}\n")
+    put(tmp_path, f"n{steer}/{steer}.txt", "roses are red\n")
+    found = only(tmp_path)
+    assert all(fact.source.isprintable() for fact in found.values())
+    text = found.value("kernel.log")[0]["text"]
+    assert text.isprintable()
+    assert found.node.isprintable()
+    assert all(line.isprintable() for line in found.unread)
+
+
 def test_a_folder_of_one_node(tmp_path: Path) -> None:
     put(tmp_path, "limits.txt", texts.LIMITS)
     assert only(tmp_path).node == tmp_path.name

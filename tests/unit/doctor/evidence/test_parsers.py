@@ -143,7 +143,7 @@ def test_gpu_query_says_the_same_in_all_forms(text: str) -> None:
 
 
 def test_gpu_query_csv() -> None:
-    both = parse_gpu_query(texts.SMI_CSV + texts.SMI_NEW).gpus
+    both = parse_gpu_query(texts.SMI_CSV + texts.SMI_SM + texts.SMI_FABRIC).gpus
     assert [(gpu.sm, gpu.fabric_state) for gpu in both] == [(90, "completed"), (90, "in_progress")]
     assert (both[1].slowdowns, both[1].ecc_uncorrected, both[1].mig) == ((), None, True)
     assert (both[1].fabric_status, both[1].pcie_width) == (None, 8)

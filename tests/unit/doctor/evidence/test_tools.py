@@ -58,8 +58,7 @@ def test_what_fails_says_so() -> None:
     )
     assert found["bad"].data == b"partly\n"
     assert found["bad"].problem == (
-        "/bin/sh -c echo partly; echo the reason >&2; echo more >&2; exit 3: "
-        "exit code 3: the reason"
+        "/bin/sh -c echo partly; echo the reason >&2; echo more >&2; : exit code 3: the reason"
     )
     assert (found["quiet"].problem or "").endswith("exit code 4: on stdout")
     assert found["fine"].problem is None

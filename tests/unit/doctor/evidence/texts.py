@@ -102,10 +102,11 @@ temperature.gpu, ecc.errors.uncorrected.volatile.total, mig.mode.current
 1, 00000000:84:00.0, NVIDIA H100 80GB HBM3, 570.1.2, 81559 MiB, Enabled, 0 %, 5, 5, 8, 16, \
 0x0000000000000001, 1980 MHz, 1980 MHz, 36, [N/A], Enabled
 """
-SMI_NEW = """\
-index, compute_cap, fabric.state, fabric.status
-0, 9.0, Completed, Success
-1, 9.0, In Progress, N/A
+SMI_SM = "index, compute_cap\n0, 9.0\n1, 9.0\n"
+SMI_FABRIC = """\
+index, fabric.state, fabric.status
+0, Completed, Success
+1, In Progress, N/A
 """
 SMI_XML = """\
 <?xml version="1.0" ?>

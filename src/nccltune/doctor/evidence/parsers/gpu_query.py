@@ -75,8 +75,9 @@ QUERY = (
     "ecc.errors.uncorrected.volatile.total,mig.mode.current"
 )
 """Fields that drivers 450 to 580 know; one that a driver does not know makes the query fail."""
-QUERY_NEW = "index,compute_cap,fabric.state,fabric.status"
-"""Fields of newer drivers (compute_cap 510, fabric 525)."""
+QUERY_CAPABILITY = "index,compute_cap"
+QUERY_FABRIC = "index,fabric.state,fabric.status"
+"""Fields of newer drivers, asked apart since one that is not known makes a query fail."""
 
 
 def parse_gpu_query(text: str) -> GpuQuery:

@@ -13,18 +13,23 @@ _BUS_ID = re.compile(
 _INT = re.compile(r"[+-]?\d{1,18}")
 _FLOAT = re.compile(r"[+-]?\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,2})?")
 LONGEST_LINE = 4096
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_ESCAPE = re.compile(rb"\x1b\[[0-9;]*m")
+# No byte of these is a part of another character in UTF-8.
+_CONTROLS = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
 
 
 def decode(data: bytes) -> str:
     """The text of `data`: UTF-8, or what its byte order mark names; what is not valid becomes
-    U+FFFD, line ends become LF, colours and NULs go."""
-    text = data.decode(encoding_of(data[:4]), errors="replace")
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "\x1b" in text:
-        text = _ESCAPE.sub("", text)
-    return text.replace("\0", "") if "\0" in text else text
+    U+FFFD, line ends become LF. Colours and control characters go: what is read here is shown on
+    terminals."""
+    encoding = encoding_of(data[:4])
+    if encoding != "utf-8-sig":
+        data = data.decode(encoding, errors="replace").encode(errors="replace")
+    if b"\x1b" in data:
+        data = _ESCAPE.sub(b"", data)
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return data.translate(None, _CONTROLS).decode("utf-8-sig", errors="replace")
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
