@@ -165,6 +165,7 @@ def _checked(name: str) -> Any:
             "record",
             [(field.name, _PYTHON[field.type] | None, None) for field in known.fields],
             forbid_unknown_fields=True,
+            gc=False,
         )
         wanted = list[record]  # type: ignore[valid-type]
     return lambda value: msgspec.convert(value, wanted, strict=True)
