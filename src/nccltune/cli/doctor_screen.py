@@ -103,22 +103,23 @@ def explain(out: "Console", rule: "Rule") -> None:
     compared = f"{text.compare.what}: {text.compare.value}" if text.compare else None
     if text.compare is not None and text.compare.tolerance is not None:
         compared = f"{compared}, not {text.compare.tolerance:.0%} below the median"
+    commands = "\n".join(f"$ {line}" for line in text.remedy.commands)
     for lead, words in (
         ("looks at", f"each {text.scope.value}" if text.scope == "node" else "nodes together"),
-        ("needs", ", ".join(sorted(rule.needs))),
+        ("needs", ", ".join(rule.asked)),
         ("applies", text.applies),
         ("NCCL", text.nccl.words if text.nccl else None),
         ("finding", text.finding or compared or f"the function {text.code}"),
         ("evidence", text.evidence),
         ("check", text.check),
         ("remedy", text.remedy.text),
+        ("", commands),
         ("cost", text.remedy.cost),
         ("by hand", text.by_hand),
     ):
-        if words:
-            _line(out, f"[dim]{lead}[/dim]", lead, words)
-    for line in text.remedy.commands:
-        _line(out, "", "", f"$ {line}")
+        for number, line in enumerate((words or "").splitlines()):
+            shown = lead if number == 0 else ""
+            _line(out, f"[dim]{shown}[/dim]", shown, line)
     for line in text.fix:
         _line(out, "[dim]script[/dim]", "script", line)
     for source in text.source:
