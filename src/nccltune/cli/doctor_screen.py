@@ -117,9 +117,9 @@ def explain(out: "Console", rule: "Rule") -> None:
         ("cost", text.remedy.cost),
         ("by hand", text.by_hand),
     ):
-        for number, line in enumerate((words or "").splitlines()):
-            shown = lead if number == 0 else ""
-            _line(out, f"[dim]{shown}[/dim]", shown, line)
+        for at, part in enumerate((words or "").splitlines()):
+            shown = lead if at == 0 else ""
+            _line(out, f"[dim]{shown}[/dim]", shown, part)
     for line in text.fix:
         _line(out, "[dim]script[/dim]", "script", line)
     for source in text.source:
