@@ -76,10 +76,10 @@ def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: b
 
 
 def _evidence_words(item: "Evidence", *, many: bool) -> str:
-    from nccltune.doctor.result import node_names
+    from nccltune.doctor.result import node_names, read_words
 
     where = f" — {node_names(item.nodes)}" if many and item.nodes else ""
-    read = f"  [{'; '.join(item.read)}]" if item.read else ""
+    read = f"  [{read_words(item.read)}]" if item.read else ""
     return f"{item.text}{where}{read}"
 
 

@@ -364,5 +364,6 @@ def _read(rule: Rule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple
     facts = nodes[first]
     assert rule.finding or rule.compare or rule.code
     asked = rule.finding or rule.compare
-    names = sorted(asked.needs if asked is not None else rule.needs)
+    # A setting says itself where it stands.
+    names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
     return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

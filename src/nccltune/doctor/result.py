@@ -88,6 +88,13 @@ class Examination(msgspec.Struct, frozen=True, kw_only=True):
         return any(judged.severity is not Severity.NOTE for judged in self.of(Verdict.FINDING))
 
 
+def read_words(read: Sequence[str], most: int = 48) -> str:
+    """Where something was read, for people: long commands are cut."""
+    return "; ".join(
+        source if len(source) <= most else f"{source[: most - 3].rstrip()}..." for source in read
+    )
+
+
 def node_names(names: Sequence[str], most: int = 6) -> str:
     """Names for people, runs of numbers together: `n[001-004,007]`, the rest counted."""
     parts = _folded(sorted(set(names), key=_natural))

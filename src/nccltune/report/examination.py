@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 import nccltune
-from nccltune.doctor.result import Examination, Judged, Verdict, node_names
+from nccltune.doctor.result import Examination, Judged, Verdict, node_names, read_words
 from nccltune.doctor.rule import Severity
 from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
 from nccltune.report.data import Checks
@@ -95,5 +95,5 @@ def _asset(name: str) -> str:
     return folder.joinpath(name).read_text(encoding="utf-8")
 
 
-FILTERS = {"names": node_names, "source": source_parts}
+FILTERS = {"names": node_names, "places": read_words, "source": source_parts}
 """What the template of findings needs."""
