@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a folder of nodes: by several processes where there are many, values alike kept once."""
 
+import gc
 import os
 from collections.abc import Sequence
 from itertools import islice
@@ -55,10 +56,17 @@ def _in_processes(path: Path, processes: int) -> list[_Part] | None:
     try:
         # Not fork: a progress display may have threads.
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            waiting = [pool.submit(_read_part, path, at, processes) for at in range(processes)]
+            waiting = [pool.submit(_in_process, path, at, processes) for at in range(processes)]
             return [future.result() for future in waiting]
     except (BrokenProcessPool, OSError):
         return None
+
+
+def _in_process(path: Path, at: int, of: int) -> _Part:
+    """`_read_part` in a process that does nothing else: what it makes has no circles, and looking
+    for them again and again costs a tenth of its time."""
+    gc.disable()
+    return _read_part(path, at, of)
 
 
 def _read_part(path: Path, at: int, of: int) -> _Part:
