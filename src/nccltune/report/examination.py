@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import nccltune
 from nccltune.doctor.result import Examination, Judged, Verdict, node_names, read_words
-from nccltune.doctor.rule import Severity
 from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
 from nccltune.report.data import Checks
 
@@ -53,7 +52,6 @@ def render(examined: Examination) -> str:
         tone="right" if not findings else "bad" if examined.is_wrong else "unknown",
         looked_at=node_words(examined),
         findings=findings,
-        is_errors=any(judged.severity is Severity.ERROR for judged in findings),
         others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
         would_tell=what_would_tell(examined, 5),
         unread=[(node.name, words) for node in examined.nodes for words in node.unread],
