@@ -42,9 +42,7 @@ def _nics(evidence: Evidence, facts: Facts) -> None:
     if item is None:
         return
     tree, raw = item
-    addresses = evidence.parsed("addresses", parse_addresses) or evidence.parsed(
-        "if_inet6", parse_addresses
-    )
+    addresses = _addresses(evidence)
     names = sorted(
         path[len(_NET) :]
         for path in (*tree.links, *tree.values)
@@ -80,12 +78,23 @@ def _nics(evidence: Evidence, facts: Facts) -> None:
                 # -1 is the kernel's word for a speed that nobody told it.
                 "speed_mbit_per_s": speed if speed is not None and speed > 0 else None,
                 "mtu": whole(values["mtu"]),
-                "addresses": addresses[0].get(name) if addresses is not None else None,
+                "addresses": addresses.get(name, []) if addresses is not None else None,
                 "numa": whole(tree.get(f"{_NET}{name}/device/numa_node")),
                 "rdma": rdma,
             }
         )
     facts.add("nics", found, evidence.where(raw, "/sys/class/net"))
+
+
+def _addresses(evidence: Evidence) -> dict[str, list[str]] | None:
+    """What `ip` says, or the kernel's word of both families; None where one of them is unknown."""
+    told = evidence.parsed("addresses", parse_addresses)
+    if told is not None:
+        return told[0]
+    old, new = (evidence.parsed(name, parse_addresses) for name in ("if_inet", "if_inet6"))
+    if old is None or new is None:
+        return None
+    return {name: old[0].get(name, []) + new[0].get(name, []) for name in {*old[0], *new[0]}}
 
 
 def _device_type(uevent: str | None) -> str | None:

@@ -22,7 +22,7 @@ _CONFS = (
 )
 """NCCL's files in the order in which they win: the first that sets a name does (misc/param.cc,
 NCCL 2.30); where NCCL_CONF_FILE names one, ~/.nccl.conf is not read."""
-_LIBNCCL = re.compile(r"(?P<path>/\S*libnccl\.so\.2\S*)\s*$", re.M)
+_LIBNCCL = re.compile(r"/libnccl\.so\.2[.\d]*$")
 _FULL = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
 _PACKAGE = re.compile(r"^(?P<name>[a-z][\w.+-]{1,60})[ :]+(?P<version>[\w.+~:-]{1,60})\s*$")
 _SOFTWARE = {
@@ -151,9 +151,11 @@ def _libraries(evidence: Evidence, facts: Facts) -> None:
             versions[path] = said[1] if said else full[1] if full else None
     cached = evidence.text("ldconfig")
     if cached is not None:
-        for match in _LIBNCCL.finditer(cached[0]):
-            full = _FULL.search(match["path"])
-            versions.setdefault(match["path"], full[1] if full else None)
+        for _, line in lines_of(cached[0]):
+            path = line.rpartition(" => ")[2].strip()
+            if _LIBNCCL.search(path):
+                full = _FULL.search(path)
+                versions.setdefault(path, full[1] if full else None)
     if libraries is None and cached is None:
         return
     facts.add(

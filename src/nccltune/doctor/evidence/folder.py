@@ -70,26 +70,20 @@ KNOWN = frozenset(
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
-        *(
-            "topology",
-            "graph",
-            "given-topology",
-            "given-graph",
-            "cloud-metadata",
-            "aws-topology",
-            "aws-instance-type",
-        ),
+        *("if_inet", "topology", "graph", "given-topology", "given-graph"),
+        *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
         *("diagnostics", "rail-pings", "perftest", INDEX),
     }
 )
 _REAL = {item.name: item.path for item in TEXTS}
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
 _READING = re.compile(r"[.-]\d{1,3}$")
-# The first bytes that tell a file of another name.
+# The first bytes that tell a file of another name. Comments are one atomic group: they can be
+# parted in as many ways as there are of them.
 _BEGINNINGS: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<system\b", re.S), "topology"),
-    (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<graphs\b", re.S), "graph"),
-    (re.compile(rb"<nvidia_smi_log|=+NVSMI LOG=+"), "nvidia-smi-q"),
+    (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)<system\b", re.S), "topology"),
+    (re.compile(rb"\A\s*(?:<\?xml[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)<graphs\b", re.S), "graph"),
+    (re.compile(rb"<nvidia_smi_log|=NVSMI LOG="), "nvidia-smi-q"),
     (re.compile(rb"#\s*nThread \d+|nccl-tests version|# Collective test", re.I), "test"),
     (re.compile(rb"^CA '", re.M), "ibstat"),
     (re.compile(rb"^Infiniband device '", re.M), "ibstatus"),

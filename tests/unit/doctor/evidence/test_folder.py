@@ -42,6 +42,8 @@ def only(path: Path) -> Facts:
         ("x.txt", texts.DEVINFO, "ibv_devinfo"),
         ("x.xml", '<system version="1">', "topology"),
         ("x.xml", '<!-- made -->\n<graphs version="1">', "graph"),
+        # Comments can be parted in more ways than there is time for.
+        ("x.xml", "<!-- -->" * 500 + "<other>", ""),
         ("x.txt", "# nThread 1 nGpus 8 minBytes 8\n", "test"),
         ("x.txt", "roses are red\n", ""),
     ],

@@ -112,6 +112,10 @@ def test_damaged_outputs(data: st.DataObject) -> None:
     "line",
     [
         "1 " * 200_000,
+        # A pattern that parts blanks in many ways takes minutes for these.
+        "GPU 00000000:04:00.0\n" + ("    Max" + " " * 4000 + "x:\n") * 500,
+        ("Max locked" + " " * 4000 + "x\n") * 500,
+        ("\tstate: A" + " " * 4000 + "x\n") * 500,
         "a" * 400_000,
         "NCCL INFO " + "0 via [" * 60_000,
         "/sys/" + "0000:00:00.0/" * 30_000,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.parsers.text import bus_id, lines_of
 
 _NAME = re.compile(r"^== (?P<name>[\w.@:-]{1,32})\s*$")
-_FIELD = re.compile(r"^(?P<label>driver|version|firmware-version|bus-info): *(?P<value>.*?)\s*$")
+_FIELD = re.compile(r"^(?P<label>driver|version|firmware-version|bus-info):(?P<value>.*)$")
 _COUNTER = re.compile(r"^\s+(?P<name>[\w.\[\] -]{1,64}?): +(?P<value>\d{1,20})\s*$")
 # Counters that tell of loss or congestion, in the names of mlx5, bnxt_en, ice, ena, gve.
 _WANTED = re.compile(
@@ -77,7 +77,7 @@ def wanted_counter(name: str) -> bool:
 
 
 def _with(interface: Interface, label: str, value: str) -> Interface:
-    value = value[:80]
+    value = value.strip()[:80]
     match label:
         case "driver":
             return interface._replace(driver=value or None)

@@ -287,7 +287,6 @@ _LABELS = {
     "fabric.state": "Fabric/State",
     "fabric.status": "Fabric/Status",
 }
-_ROW = re.compile(r"^(?P<indent> *)(?P<label>[^:]+?) *(?:: (?P<value>.*))?$")
 
 
 def _text(text: str) -> GpuQuery:
@@ -310,17 +309,17 @@ def _text(text: str) -> GpuQuery:
             # Older drivers call the section's bus id alike; the title has it always.
             fields["PCI/Bus Id"] = line[4:].strip()
             continue
-        match = _ROW.match(line) if start else None
-        if match is None:
+        if not start:
             continue
-        indent = len(match["indent"])
+        indent = len(line) - len(line.lstrip(" "))
+        label, sign, value = line.strip().partition(" : ")
         while titles and titles[-1][0] >= indent:
             titles.pop()
-        path = "/".join([*(title for _, title in titles), match["label"].strip()])
-        if match["value"] is None:
-            titles.append((indent, match["label"].strip()))
+        label = label.strip()
+        if not sign:
+            titles.append((indent, label))
         else:
-            fields.setdefault(path, match["value"])
+            fields.setdefault("/".join([*(title for _, title in titles), label]), value.strip())
     done()
     return GpuQuery(tuple(gpus), 0, None)
 

@@ -18,8 +18,8 @@ _ASSIGNED = re.compile(
 # hydra's -genv NAME VALUE and -env NAME VALUE.
 _TWO_WORDS = re.compile(r"-g?env\s+(?P<name>[A-Z][A-Z0-9_]{2,80})\s+(?P<value>[^\s=]+)")
 _YAML_NAME = re.compile(r"^\s*(?:-\s+)?name:\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?\s*$")
-_YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:\s*(?P<value>.*?)\s*$")
-_YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s+(?P<value>\S.*?)\s*$")
+_YAML_VALUE = re.compile(r"^\s*(?:-\s+)?value:(?P<value>.*)$")
+_YAML_ENTRY = re.compile(r"^\s*['\"]?(?P<name>[A-Z][A-Z0-9_]{2,80})['\"]?:\s(?P<value>.*\S)")
 
 
 class JobSetting(NamedTuple):
@@ -66,6 +66,7 @@ def parse_job_settings(text: str, kept: Callable[[str], bool]) -> list[JobSettin
 
 
 def _bare(value: str) -> str:
+    value = value.strip()
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         return value[1:-1]
     return value

@@ -7,10 +7,8 @@ from typing import NamedTuple
 from nccltune.doctor.evidence.parsers.text import lines_of
 
 UNLIMITED = -1
-_PROC = re.compile(r"^Max (?P<name>[a-z ]+?) {2,}(?P<soft>unlimited|\d+) +(?:unlimited|\d+)\b")
-_SHELL = re.compile(
-    r"^(?P<name>[a-z][a-z -]*?)\s*\((?P<unit>[^)]*?),? ?(?:-\w)?\)\s+(?P<soft>unlimited|\d+)$"
-)
+_PROC = re.compile(r"^Max (?P<name>[a-z]+(?: [a-z]+)*) {2,}(?P<soft>unlimited|\d+) ")
+_SHELL = re.compile(r"^[^()]{0,20}\)\s+(?P<soft>unlimited|\d+)$")
 # dash: `locked memory(kbytes)     8192`, the same with the unit glued to the name.
 _NAMES = {
     "locked memory": "memlock",
@@ -39,8 +37,9 @@ def parse_limits(text: str) -> Limits:
     for number, line in lines_of(text):
         match = _PROC.match(line)
         in_bytes = match is not None
-        match = match or _SHELL.match(line)
-        name = _NAMES.get(match["name"].strip()) if match else None
+        title, _, rest = line.partition("(")
+        name = _NAMES.get(match["name"] if match else title.strip())
+        match = match or _SHELL.match(rest.rstrip())
         if match is None or name is None or name in found:
             continue
         value = UNLIMITED if match["soft"] == "unlimited" else int(match["soft"][:18])

@@ -17,7 +17,7 @@ _IBSTATUS = re.compile(
     r"^Infiniband device '(?P<name>[\w.-]{1,64})' port (?P<port>\d{1,3}) status:"
 )
 _RDMA_LINK = re.compile(r"^link (?P<name>[\w.-]{1,64})/(?P<port>\d{1,3}) (?P<rest>.*)$")
-_FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s+(?P<value>.*?)\s*$")
+_FIELD = re.compile(r"^\s+(?P<label>[A-Za-z_][A-Za-z_ ]*):\s(?P<value>.*)$")
 _STATES = {"INITIALIZING": "INIT", "INITIALIZE": "INIT"}
 _PHYSICAL = re.compile(r"[^A-Za-z]")
 
@@ -76,7 +76,7 @@ def parse_rdma_ports(text: str) -> RdmaPorts:
             ports.append(RdmaPort(device, int(match["port"]), number, firmware=firmware))
             in_port = True
         elif (match := _FIELD.match(line)) is not None and device:
-            label, value = match["label"].strip().lower(), match["value"]
+            label, value = match["label"].strip().lower(), match["value"].strip()
             if label in ("firmware version", "fw_ver"):
                 firmware = value
             elif in_port:
