@@ -140,6 +140,7 @@ TEXTS = (
     Text("status", "/proc/self/status"),
     Text("cpuinfo", "/proc/cpuinfo"),
     Text("cgroup", "/proc/1/cgroup"),
+    Text("mounts", "/proc/self/mounts"),
     Text("nvidia-version", "/proc/driver/nvidia/version"),
     Text("if_inet6", "/proc/net/if_inet6"),
     Text("efa-packages", "/opt/amazon/efa_installed_packages"),

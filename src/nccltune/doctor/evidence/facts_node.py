@@ -9,6 +9,7 @@ from nccltune.doctor.evidence.parsers.kernel import (
     parse_df,
     parse_huge_pages,
     parse_modules,
+    parse_root_type,
     parse_status,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
@@ -87,7 +88,12 @@ def _container(evidence: Evidence, facts: Facts) -> None:
     if marks and devices is not None:
         facts.add("node.container", True, evidence.where(devices[1], marks[0]))
     elif cgroup is not None:
-        facts.add("node.container", bool(_CONTAINER.search(cgroup[0])), cgroup[1].place())
+        root = evidence.parsed("mounts", parse_root_type)
+        # With cgroup v2 and a namespace of its own a container sees nothing but `0::/`.
+        layered = root is not None and root[0] in ("overlay", "fuse.fuse-overlayfs", "aufs")
+        named = _CONTAINER.search(cgroup[0]) is not None
+        place = root[1].place() if root is not None and layered and not named else None
+        facts.add("node.container", named or layered, place or cgroup[1].place())
     cpus = evidence.parsed("cpuinfo", parse_cpus)
     status = evidence.parsed("status", parse_status)
     virt = evidence.text("virt")

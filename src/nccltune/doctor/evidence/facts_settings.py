@@ -24,6 +24,7 @@ _CONFS = (
 NCCL 2.30); where NCCL_CONF_FILE names one, ~/.nccl.conf is not read."""
 _LIBNCCL = re.compile(r"/libnccl\.so\.2[.\d]*$")
 _FULL = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)$")
+_EXPORTED = re.compile(r"^(?:declare -x|export) ")
 _PACKAGE = re.compile(r"^(?P<name>[a-z][\w.+-]{1,60})[ :]+(?P<version>[\w.+~:-]{1,60})\s*$")
 _SOFTWARE = {
     "libfabric1": "libfabric",
@@ -70,7 +71,10 @@ def _environment(evidence: Evidence) -> Iterator[_Setting]:
         return
     text = evidence.parse(raw, str)
     for _, line in lines_of(text):
-        name, sign, value = line.partition("=")
+        # As `env` prints it, or a shell's `export -p`.
+        plain = _EXPORTED.sub("", line)
+        name, sign, value = plain.partition("=")
+        value = value if plain == line else value.strip("'\"")
         if sign and kept_name(name):
             yield _Setting(name, kept_value(name, value), "environment", "environment")
 

@@ -16,7 +16,7 @@ from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
 from nccltune.doctor.evidence.files import Unread, read_file
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
-from nccltune.formats.lines import visible
+from nccltune.formats.lines import check_text, visible
 from nccltune.model.errors import InputError
 
 MOST_BYTES = 32 << 20
@@ -26,7 +26,7 @@ _HEAD_BYTES = 4096
 INDEX = "collected"
 """The item that says what was read when, and what could not be."""
 # Names that people and other tools give, beside our own.
-_ALIASES = {
+ALIASES = {
     "lspci-vvv": "lspci",
     "lsmod": "modules",
     "proc-modules": "modules",
@@ -66,7 +66,7 @@ KNOWN = frozenset(
         *(values.name for values in VALUES),
         *(text.name for text in TEXTS),
         *(command.name for command in COMMANDS),
-        *_ALIASES.values(),
+        *ALIASES.values(),
         *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
         *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
         *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
@@ -76,6 +76,7 @@ KNOWN = frozenset(
     }
 )
 _REAL = {item.name: item.path for item in TEXTS}
+_TEXT_BYTES = bytes(byte for byte in range(256) if byte >= 32 or byte in b"\t\n\r")
 _JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
 _READING = re.compile(r"[.-]\d{1,3}$")
 # The first bytes that tell a file of another name. Comments are one atomic group: they can be
@@ -207,18 +208,24 @@ def _all_that_it_is(name: str, data: bytes) -> list[str]:
 def item_name(name: str, data: bytes) -> str:
     """The item that a file is: by its name without the end and the number of a reading, else by
     its content; "" where neither tells."""
-    if b"\0" in data[:_HEAD_BYTES] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Unread("is a binary file")
+    start = data[:_HEAD_BYTES]
+    try:
+        # What has no control character at all, as nearly all have, needs no closer look.
+        if start.translate(None, _TEXT_BYTES):
+            check_text(start)
+    except InputError as error:
+        raise Unread(error.message) from error
     head, dot, tail = name.rpartition(".")
     stem, end = (head, f".{tail}".lower()) if dot and head else (name, "")
     stem = stem.lower().replace("_", "-") if stem.lower() not in KNOWN else stem.lower()
+    # etc-nccl.conf is as good as etc-nccl-conf.txt.
+    stem = f"{stem}-conf" if end == ".conf" else stem
     for one in (stem, _READING.sub("", stem)):
-        known = _ALIASES.get(one, one)
+        known = ALIASES.get(one, one)
         if known in KNOWN and end not in _JOBS:
             return known
     if end in _JOBS:
         return "job"
-    start = data[:_HEAD_BYTES]
     for pattern, item in _BEGINNINGS:
         if pattern.search(start):
             return item

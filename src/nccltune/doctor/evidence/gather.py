@@ -137,6 +137,8 @@ def plain(name: str, data: bytes) -> bytes:
         text = redacting.plain_conf(text)
     elif name == "cpuinfo":
         text = _first_cpu(text)
+    elif name == "mounts":
+        text = redacting.plain_mounts(text)
     elif name == "ldconfig":
         text = redacting.plain_libraries(text)
     elif name == "dmesg":

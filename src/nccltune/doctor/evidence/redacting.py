@@ -126,6 +126,16 @@ def plain_libraries(text: str) -> str:
     return "".join(f"{line}\n" for line in text.split("\n") if _LIBRARY.search(line))
 
 
+MOUNT_POINTS = ("/", "/dev/shm", "/sys")  # noqa: S108  # asked about, not written to
+
+
+def plain_mounts(text: str) -> str:
+    """Of `/proc/self/mounts` the mount points that are asked for, without options: those of an
+    overlay name the image's layers."""
+    rows = [line.split(" ")[:3] for line in text.split("\n") if line.count(" ") >= 3]
+    return "".join(f"{' '.join(row)}\n" for row in rows if row[1] in MOUNT_POINTS)
+
+
 def plain_log(text: str) -> str:
     """The kernel's log: only lines that rules may ask for."""
     lines = [line for line in text.split("\n") if wanted(line)]

@@ -21,9 +21,14 @@ from nccltune.doctor.evidence.catalogue import (
     Command,
 )
 from nccltune.doctor.evidence.parsers.kernel_log import WORDS
-from nccltune.doctor.evidence.redacting import CMDLINE_NAMES, LIBRARY_WORDS
+from nccltune.doctor.evidence.redacting import CMDLINE_NAMES, LIBRARY_WORDS, MOUNT_POINTS
 
-_TEXT_FILTERS = {"cmdline": "words", "cpuinfo": "first_cpu", "etc-nccl-conf": "conf"}
+_TEXT_FILTERS = {
+    "cmdline": "words",
+    "cpuinfo": "first_cpu",
+    "etc-nccl-conf": "conf",
+    "mounts": "mounts",
+}
 _TOOL_FILTERS = {"dmesg": "kernel_log", "ldconfig": "libraries"}
 _PLAIN = ("nvidia-smi", "nvlink", "ibv_devinfo", "lspci", "addresses")
 
@@ -37,6 +42,7 @@ def collect_script() -> str:
         "LOG": "|".join(WORDS),
         "CMDLINE": "|".join(CMDLINE_NAMES),
         "LIBRARY_WORDS": "|".join(LIBRARY_WORDS),
+        "MOUNT_POINTS": "|".join(MOUNT_POINTS),
         "SETTINGS": "|".join(SETTINGS),
         "CLASSES": "|".join(PCI_CLASSES),
         "PCI_VALUES": "".join(

@@ -2,13 +2,14 @@
 """Folders of collected files: what is known, what is hostile, what is alike."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from nccltune.doctor.evidence.collect import facts_of, folder_facts
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.folder import item_name, read_folder
+from nccltune.doctor.evidence.folder import ALIASES, KNOWN, item_name, read_folder
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
@@ -33,6 +34,9 @@ def only(path: Path) -> Facts:
         ("counters.2.txt", "", "counters"),
         ("show_gids.txt", "", "show_gids"),
         ("run.sbatch", "", "job"),
+        ("nccl.conf", "NCCL_ALGO=Ring", "etc-nccl-conf"),
+        ("user-nccl.conf", "", "user-nccl-conf"),
+        ("nccl.txt", texts.LOG, "log"),
         ("topology.yaml", "kind: Pod", "job"),
         ("rank0.out", texts.LOG, "log"),
         ("x.txt", texts.LSPCI, "lspci"),
@@ -52,6 +56,13 @@ def test_what_a_file_is(name: str, text: str, item: str) -> None:
     assert item_name(name, text.encode()) == item
 
 
+def test_the_docs_name_every_item() -> None:
+    text = (Path(__file__).parents[4] / "docs/reference/collecting.md").read_text()
+    words = set(re.findall(r"`([\w-]+)(?:\.(?:txt|xml|json))?`", text))
+    named = {ALIASES.get(word.lower().replace("_", "-"), word) for word in words}
+    assert named >= KNOWN
+
+
 def test_hostile_files_are_counted(tmp_path: Path) -> None:
     node = tmp_path / "n1"
     put(node, "limits.txt", texts.LIMITS)
@@ -62,6 +73,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     put(node, "cloud-metadata.json", "[" * 100_000)
     put(node, "imex.txt", '{"nodes":' * 20_000)
     put(node, "notes.txt", "roses are red\n")
+    put(node, "rank0.log.gz", b"\x1f\x8b\x08" + bytes(50))
     put(node, "deep/limits.txt", texts.LIMITS)
     put(node, ".hidden", "x")
     put(tmp_path, "outside", "NCCL_DEBUG=INFO\n")
@@ -87,6 +99,7 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
         "n1/modules.txt: is no regular file",
         "n1/nvlink.txt: is larger than 32 MiB",
         "n1/notes.txt: is nothing that is known here",
+        "n1/rank0.log.gz: is compressed (gzip)",
         "n1/cloud-metadata.json: is no JSON",
         "n1/imex.txt: 1 line not understood",
         "n1: folders below a node's are not read: deep",
@@ -94,6 +107,17 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
     ):
         assert line in said, line
     assert "hidden" not in said
+
+
+def test_an_environment_of_a_shell(tmp_path: Path) -> None:
+    text = "declare -x NCCL_ALGO=\"Ring\"\nexport NCCL_DEBUG='INFO'\nNCCL_NET=IB\nHOME=/\n"
+    put(tmp_path, "env.txt", text)
+    found = only(tmp_path).value("settings")
+    assert {one["name"]: one["value"] for one in found} == {
+        "NCCL_ALGO": "Ring",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_NET": "IB",
+    }
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:

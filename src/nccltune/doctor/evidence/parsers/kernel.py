@@ -104,6 +104,16 @@ def parse_status(text: str) -> Status:
     )
 
 
+def parse_root_type(text: str) -> str | None:
+    """The type of the root file system in `/proc/self/mounts`; the last mount counts."""
+    found = None
+    for _, line in lines_of(text):
+        words = line.split(" ")
+        if len(words) >= 3 and words[1] == "/":
+            found = words[2]
+    return found
+
+
 class Space(NamedTuple):
     """Bytes of a file system, and the line that says it."""
 
