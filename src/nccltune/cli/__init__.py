@@ -20,6 +20,7 @@ import nccltune
 VERBS = {
     "demo": "the whole story on a recording of 4 x H200, in seconds and without a GPU",
     "auto": "sweep, analyze, tune, verify and report in one command: the main job",
+    "doctor": "check a node, or many, for what makes NCCL slow or fail, and say the remedy",
     "sweep": "measure NCCL's choices where a decision is open, or replay a recording",
     "launch": "start a test with the launcher a cluster has, and keep its table in a study",
     "import": "read measurements (nccl-tests, NCCL logs, CSV) into a study",

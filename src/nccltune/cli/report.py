@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
     from nccltune.formats.reading import ImportRecord
     from nccltune.model.study import Study
-    from nccltune.report.data import Commands, Report
+    from nccltune.report.data import Checks, Commands, Report
     from nccltune.tune.proof.result import Proof
     from nccltune.tune.result import TuneOptions, Tuning
 
@@ -122,7 +122,17 @@ def build_report(path: Path) -> "Report":
         commands=commands(path, tuning, written),
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in opened.imports(ImportRecord)],
+        checks=_checks(opened),
     )
+
+
+def _checks(study: "Study") -> "Checks | None":
+    """What `doctor -o STUDY` found."""
+    from nccltune.doctor.result import Examination
+    from nccltune.report.examination import checks_of
+
+    path = study.path / "doctor.json"
+    return checks_of(study.read_json(path, Examination)) if path.is_file() else None
 
 
 def _in_step(study: "Study", proof: "Proof") -> bool:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -32,13 +32,14 @@ class FactType(StrEnum):
     RECORDS = "records"
 
 
+_Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _PYTHON: dict[FactType, Any] = {
     FactType.BOOL: bool,
-    FactType.INT: int,
+    FactType.INT: _Int,
     FactType.FLOAT: float,
     FactType.TEXT: str,
     FactType.TEXTS: list[str],
-    FactType.INTS: list[int],
+    FactType.INTS: list[_Int],
     FactType.MAP: dict[str, str],
 }
 
@@ -83,10 +84,19 @@ class Facts(Mapping[str, Fact]):
         self.unread: list[str] = []
         self._facts: dict[str, Fact] = {}
 
+    @classmethod
+    def checked(cls, node: str, facts: dict[str, Fact], unread: list[str]) -> "Facts":
+        """Facts that `add` has seen before, in another process."""
+        made = cls(node)
+        made.unread = unread
+        made._facts = facts
+        return made
+
     def add(self, name: str, value: Any, source: str) -> None:
         """Put a fact in, over an earlier one of that name.
 
-        Raises InputError for a name that the catalogue has not, or a value of another type.
+        A number beyond 64 bits is not read. Raises InputError for a name that the catalogue has
+        not, or a value of another type.
         """
         known = catalogue().get(name)
         if known is None:
@@ -96,6 +106,10 @@ class Facts(Mapping[str, Fact]):
         try:
             _checked(name)(value)
         except msgspec.ValidationError as error:
+            if str(error).startswith("Expected `int` "):
+                # No counter and no size is so large: damage of a file, which may happen.
+                self.unread.append(f"{source}: {name}: a number beyond 64 bits")
+                return
             raise InputError(f"{name} is {known.type}: {error}", where=source) from error
         self._facts[name] = Fact(value, source)
 
@@ -151,6 +165,7 @@ def _checked(name: str) -> Any:
             "record",
             [(field.name, _PYTHON[field.type] | None, None) for field in known.fields],
             forbid_unknown_fields=True,
+            gc=False,
         )
         wanted = list[record]  # type: ignore[valid-type]
     return lambda value: msgspec.convert(value, wanted, strict=True)

@@ -10,6 +10,7 @@ try.jsonl        processes of trials of settings; try.json: the last verdict; tr
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads
 proof.json       the rules proven by `verify`; verify.jsonl: its points that gave no timing
+doctor.json      what the doctor found of the platform
 deployed.json    a stock program without and with the rules, by NCCL's own log
 report.html      what a person reads
 """

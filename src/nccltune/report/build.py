@@ -10,6 +10,7 @@ from nccltune.model.finding import Finding, FindingKind
 from nccltune.report import words
 from nccltune.report.charts import choice_map, saturation_text, series, tuned_series
 from nccltune.report.data import (
+    Checks,
     Commands,
     ConditionRow,
     FindingRow,
@@ -47,6 +48,7 @@ def build(
     tool_version: str,
     sources: Sequence[str] = (),
     proof: ProofReport | None = None,
+    checks: Checks | None = None,
 ) -> Report:
     """The report of one study. `sources` names what the timings were read from, one a line; `proof`
     is of the rules that `tuning` holds."""
@@ -88,6 +90,7 @@ def build(
         created=tuning.created,
         tool_version=tool_version,
         proof=proof,
+        checks=checks,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from nccltune.doctor.result import Judged
 from nccltune.model.finding import FindingKind
 from nccltune.model.sample import SCHEMA_VERSION
 
@@ -246,6 +247,15 @@ class Commands(msgspec.Struct, frozen=True):
     deploy: str | None
 
 
+class Checks(msgspec.Struct, frozen=True):
+    """What `doctor` found of the platform. `many`: of more nodes than one."""
+
+    verdict: str
+    looked_at: str
+    many: bool
+    findings: list[Judged]
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything that is shown, in the order of reading. `tone` is the verdict's colour: there is
     a gain, NCCL is right already, or it cannot be told. `replay` names the recording that the
@@ -268,4 +278,5 @@ class Report(msgspec.Struct, frozen=True):
     created: str
     tool_version: str
     proof: ProofReport | None = None
+    checks: Checks | None = None
     schema_version: int = SCHEMA_VERSION

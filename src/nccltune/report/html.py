@@ -11,6 +11,7 @@ import msgspec
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
 from nccltune.report.data import ConditionRow, GroupRow, Report, SizeRow
+from nccltune.report.examination import FILTERS
 
 _NAMES = re.compile(r"(\w+-\w+)")
 _TIMES = re.compile(r"(?<=\d)x\b")
@@ -60,13 +61,14 @@ def render(report: Report) -> str:
         "sentence": lambda text: words.sentence(typeset(text)),
         "typeset": typeset,
         "pieces": pieces,
+        **FILTERS,
     }
     return environment.get_template("page.html.j2").render(
         report=report,
         first=first_condition(report),
         glance=_glance(report),
         tables=_tables(report),
-        css=_asset("page.css"),
+        css=_asset("page.css") + (_asset("examination.css") if report.checks else ""),
         js=_asset("page.js"),
         data=embedded_json(report),
         plotly=packed_plotly(),

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `nccltune doctor` shows on a terminal: the verdict, the findings, what else was asked."""
+
+from typing import TYPE_CHECKING
+
+from nccltune.cli.output import hanging
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.doctor.result import Evidence, Examination, Judged
+    from nccltune.doctor.rule import Rule
+
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_INDENT = 12
+_SHOWN = 6
+
+
+def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
+    """The whole screen; `everything` also names the rules that found nothing."""
+    from nccltune.doctor.result import Verdict
+    from nccltune.doctor.summary import (
+        count_words,
+        node_words,
+        verdict_words,
+        what_would_tell,
+    )
+
+    many = len(examined.nodes) > 1
+    findings = examined.of(Verdict.FINDING)
+    colour = "green" if not findings else "yellow" if not examined.is_wrong else "red"
+    words = f"{verdict_words(examined)} · {count_words(examined)}"
+    _line(out, f"[bold {colour}]verdict[/bold {colour}]", "verdict", words)
+    _line(out, "[bold]looked at[/bold]", "looked at", node_words(examined))
+    for judged in findings:
+        out.print()
+        _show_finding(out, judged, many=many, everything=everything)
+    if everything:
+        out.print()
+        for verdict in (Verdict.CANNOT_TELL, Verdict.OK, Verdict.NOT_APPLICABLE):
+            for judged in examined.of(verdict):
+                _show_other(out, judged)
+        for node in examined.nodes:
+            for problem in node.unread:
+                _line(out, "[dim]unread[/dim]", "unread", f"{node.name}: {problem}", "dim")
+    told = what_would_tell(examined)
+    if told:
+        out.print()
+        asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
+        _line(out, "[dim]not told[/dim]", "not told", f"most would be told by: {asked}", "dim")
+
+
+def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: bool) -> None:
+    severity = judged.severity.value
+    style = _STYLES[severity]
+    number = f", {judged.number}" if judged.number is not None else ""
+    title = f"{judged.title}  ({judged.rule}{number})"
+    _line(out, f"[{style}]{severity}[/{style}]", severity, title, "bold")
+    evidence = judged.evidence if everything else judged.evidence[:_SHOWN]
+    for index, item in enumerate(evidence):
+        lead = "evidence" if index == 0 else ""
+        _line(out, f"  [dim]{lead}[/dim]", f"  {lead}", _evidence_words(item, many=many))
+    left = len(judged.evidence) - len(evidence)
+    if left:
+        _line(out, "", "", f"and {left} more: --all")
+    _line(out, "  [dim]check[/dim]", "  check", judged.check)
+    _line(out, "  [dim]remedy[/dim]", "  remedy", judged.remedy)
+    for line in judged.commands:
+        _line(out, "", "", f"$ {line}")
+    if judged.cost:
+        _line(out, "  [dim]cost[/dim]", "  cost", judged.cost)
+    # Addresses are long: `--rule`, the page and --json have them.
+    short = [text.partition(" (https://")[0] for text in judged.source]
+    source = "; ".join(short) + (f"; NCCL {judged.nccl}" if judged.nccl else "")
+    _line(out, "  [dim]source[/dim]", "  source", source, "dim")
+
+
+def _evidence_words(item: "Evidence", *, many: bool) -> str:
+    from nccltune.doctor.result import node_names, read_words
+
+    where = f" — {node_names(item.nodes)}" if many and item.nodes else ""
+    read = f"  [{read_words(item.read)}]" if item.read else ""
+    return f"{item.text}{where}{read}"
+
+
+def _show_other(out: "Console", judged: "Judged") -> None:
+    verdict = judged.verdict.value.replace("_", " ")
+    verdict = {"not applicable": "no matter"}.get(verdict, verdict)
+    style = {"ok": "green", "cannot tell": "yellow"}.get(verdict, "dim")
+    why = f": not known: {', '.join(judged.missing)}" if judged.missing else ""
+    _line(out, f"[{style}]{verdict}[/{style}]", verdict, f"{judged.title}  ({judged.rule}){why}")
+
+
+def explain(out: "Console", rule: "Rule") -> None:
+    """One rule in full, as its file has it."""
+    from nccltune.doctor.sources import link
+
+    text = rule.text
+    number = f", {text.number}" if text.number is not None else ""
+    style = _STYLES[text.severity.value]
+    _line(out, f"[{style}]{text.severity.value}[/{style}]", text.severity.value,
+          f"{text.title}  ({rule.id}{number})", "bold")  # fmt: skip
+    compared = f"{text.compare.what}: {text.compare.value}" if text.compare else None
+    if text.compare is not None and text.compare.tolerance is not None:
+        compared = f"{compared}, not {text.compare.tolerance:.0%} below the median"
+    commands = "\n".join(f"$ {line}" for line in text.remedy.commands)
+    for lead, words in (
+        ("looks at", f"each {text.scope.value}" if text.scope == "node" else "nodes together"),
+        ("needs", ", ".join(rule.asked)),
+        ("applies", text.applies),
+        ("NCCL", text.nccl.words if text.nccl else None),
+        ("finding", text.finding or compared or f"the function {text.code}"),
+        ("evidence", text.evidence),
+        ("check", text.check),
+        ("remedy", text.remedy.text),
+        ("", commands),
+        ("cost", text.remedy.cost),
+        ("by hand", text.by_hand),
+    ):
+        for at, part in enumerate((words or "").splitlines()):
+            shown = lead if at == 0 else ""
+            _line(out, f"[dim]{shown}[/dim]", shown, part)
+    for line in text.fix:
+        _line(out, "[dim]script[/dim]", "script", line)
+    for source in text.source:
+        _line(out, "[dim]source[/dim]", "source", link(source))
+
+
+def _line(out: "Console", lead: str, plain: str, words: str, style: str = "") -> None:
+    # Evidence is foreign: an escape sequence in it must not reach the terminal.
+    from nccltune.report.words import printable
+
+    hanging(out, lead + " " * (_INDENT - len(plain)), _INDENT, printable(words), style)

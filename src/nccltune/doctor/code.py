@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few rules that an expression cannot say: named functions over all nodes."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+Values = Mapping[str, Any]
+"""The values of one node's facts by their names."""
+
+SLOW_PAIR = 0.85
+"""A pair below this share of the median pair is slow; pairs of a sound fabric are within 5 %."""
+
+
+class Found(NamedTuple):
+    """What such a function found: each a sentence and the nodes that it is about. `missing` are
+    the facts that it would need; with them and nothing found it cannot tell."""
+
+    sentences: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class Code(NamedTuple):
+    """`needs` are the facts that `run` looks at."""
+
+    run: Callable[[Mapping[str, Values]], Found]
+    needs: tuple[str, ...]
+
+
+def slow_pairs(nodes: Mapping[str, Values]) -> Found:
+    """Pairs of nodes that are slower together than each is with others: the path between them, not
+    the nodes. The bandwidth of a pair is the best of its runs of one collective at one size."""
+    known = [values["tests"] for values in nodes.values() if values.get("tests") is not None]
+    runs: dict[Any, dict[tuple[str, ...], float]] = defaultdict(dict)
+    for tests in known:
+        for test in tests:
+            hosts = tuple(sorted(set(test.get("hosts") or ())))
+            busbw = test.get("peak_busbw_gb_per_s")
+            if len(hosts) == 2 and busbw is not None:
+                alike = (test.get("collective"), test.get("peak_bytes"), test.get("ranks"))
+                runs[alike][hosts] = max(busbw, runs[alike].get(hosts, 0.0))
+    sentences: list[tuple[str, tuple[str, ...]]] = []
+    enough = False
+    for pairs in runs.values():
+        # With fewer no node was seen in a second pair that could clear it.
+        if len(pairs) < 4:
+            continue
+        enough = True
+        sentences += _slow(pairs)
+    return Found(tuple(sentences), () if enough else ("tests",))
+
+
+def _slow(pairs: Mapping[tuple[str, ...], float]) -> list[tuple[str, tuple[str, ...]]]:
+    limit = SLOW_PAIR * statistics.median(pairs.values())
+    best: dict[str, float] = defaultdict(float)
+    for hosts, busbw in pairs.items():
+        for host in hosts:
+            best[host] = max(best[host], busbw)
+    found = []
+    for hosts, busbw in sorted(pairs.items()):
+        if busbw < limit and all(best[host] >= limit for host in hosts):
+            words = (
+                f"{hosts[0]} with {hosts[1]}: {busbw:.3g} GB/s; with others {hosts[0]} reaches "
+                f"{best[hosts[0]]:.3g} and {hosts[1]} {best[hosts[1]]:.3g}"
+            )
+            found.append((words, hosts))
+    return found
+
+
+def split_shared_memory(nodes: Mapping[str, Values]) -> Found:
+    """Containers of one host (one boot id) that do not share /dev/shm: NCCL takes neither P2P nor
+    shared memory between them (shmDev in its peer information, transport/p2p.cc, NCCL 2.30)."""
+    hosts: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    lacking = set()
+    for name, values in nodes.items():
+        boot, device = values.get("node.boot_id"), values.get("node.shm_device")
+        if boot is None or device is None:
+            lacking |= {key for key in ("node.boot_id", "node.shm_device") if key not in values}
+        else:
+            hosts[boot].append((name, device))
+    sentences = []
+    for members in hosts.values():
+        if any(a[1] != b[1] for a, b in combinations(members, 2)):
+            devices = len({device for _, device in members})
+            words = f"{len(members)} containers of one host have {devices} different /dev/shm"
+            sentences.append((words, tuple(sorted(name for name, _ in members))))
+    return Found(tuple(sentences), tuple(sorted(lacking)))
+
+
+CODE: Mapping[str, Code] = MappingProxyType(
+    {
+        "slow_pairs": Code(slow_pairs, ("tests",)),
+        "split_shared_memory": Code(split_shared_memory, ("node.boot_id", "node.shm_device")),
+    }
+)
+"""Every such function by its name, as rule files name it in `code`."""

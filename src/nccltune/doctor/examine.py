@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts against rules: each rule is asked of each node, or of all nodes beside each other."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from nccltune.doctor.alike import Alike
+from nccltune.doctor.facts import Facts, FactType, catalogue
+from nccltune.doctor.functions import version_of
+from nccltune.doctor.result import Evidence, Examination, Fix, Judged, Node, Verdict
+from nccltune.doctor.rule import Of, Rule
+from nccltune.doctor.rulebase import RuleBase
+from nccltune.doctor.sources import link
+from nccltune.doctor.spoken import spoken
+from nccltune.doctor.template import Template
+from nccltune.doctor.titles import node_title
+from nccltune.doctor.unknown import STEPS, UNKNOWN, Env, Unsure, truth
+
+MISFIT = "the rule does not fit the facts"
+_MAX_COMMANDS = 4
+_MAX_READ = 4
+
+
+class Answer(NamedTuple):
+    """What a rule says of one node; `evidence` with the nodes a sentence is about, if not this."""
+
+    verdict: Verdict
+    evidence: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    missing: frozenset[str] = frozenset()
+    remedy: str = ""
+    commands: tuple[str, ...] = ()
+    fix: tuple[str, ...] = ()
+
+
+def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examination:
+    """Every rule asked of every node. `source` is where the facts are from, in words."""
+    order = sorted(nodes)
+    alike = Alike(nodes)
+    values = {name: {key: fact.value for key, fact in nodes[name].items()} for name in order}
+    envs = {name: Env(values[name]) for name in order}
+    pool = Env(_pooled(values, base) if len(order) > 1 else {})
+    judged = []
+    for rule in base.rules:
+        if rule.text.scope is Of.NODE:
+            asked: dict[Any, Answer] = {}
+            answers = {}
+            for name, env in envs.items():
+                key = alike.key(name, rule)
+                if key not in asked:
+                    asked[key] = _asked(partial(ask, rule, env))
+                answers[name] = asked[key]
+        else:
+            answers = {"": _asked(partial(_ask_all, rule, envs, values, pool, alike))}
+        judged.append(_judged(rule, answers, nodes))
+    return Examination(
+        source=source,
+        nodes=tuple(
+            Node(
+                name=name,
+                title=node_title(nodes[name]),
+                facts=len(nodes[name]),
+                unread=tuple(nodes[name].unread),
+            )
+            for name in order
+        ),
+        rules=tuple(judged),
+    )
+
+
+def ask(rule: Rule, env: Env) -> Answer:
+    """What `rule` says of one node, or of all nodes pooled."""
+    env.missing = set()
+    env.names = {}
+    env.steps = STEPS
+    applies = _applies(rule, env)
+    if applies is False:
+        return Answer(Verdict.NOT_APPLICABLE)
+    assert rule.finding is not None
+    value = rule.finding.run(env)
+    found = truth(value)
+    if found is False:
+        # Whether or not it applies: there is nothing to find.
+        return Answer(Verdict.OK)
+    if found is UNKNOWN or applies is UNKNOWN:
+        return Answer(Verdict.CANNOT_TELL, missing=frozenset(env.missing))
+    return _filled(rule, env, value if rule.finding.kind.many else [None])
+
+
+def _asked(ask_it: Callable[[], Answer]) -> Answer:
+    """What a rule says; that it cannot tell where its expression does not fit the values, since
+    one node's odd files must not hide what all others tell."""
+    try:
+        return ask_it()
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return Answer(Verdict.CANNOT_TELL, missing=frozenset({f"({MISFIT}: {error})"}))
+
+
+def _applies(rule: Rule, env: Env) -> Any:
+    """In Kleene's logic: the NCCL version is in the rule's range, and its condition holds."""
+    ranged: Any = True
+    if rule.text.nccl is not None:
+        ranged = _in_range(rule, env)
+        if ranged is False:
+            return False
+    if rule.applies is None:
+        return ranged
+    applies = truth(rule.applies.run(env))
+    return applies if ranged is True or applies is False else UNKNOWN
+
+
+def _in_range(rule: Rule, env: Env) -> Any:
+    known = env.facts.get("nccl.version")
+    version = UNKNOWN if known is None else version_of(known)
+    if version is UNKNOWN:
+        env.missing.add("nccl.version")
+        return UNKNOWN
+    bounds = rule.text.nccl
+    assert bounds is not None
+    if bounds.since is not None and version < version_of(bounds.since):
+        return False
+    return bounds.before is None or version < version_of(bounds.before)
+
+
+def _filled(rule: Rule, env: Env, members: Iterable[Any]) -> Answer:
+    assert rule.evidence is not None
+    evidence: dict[str, tuple[str, ...]] = {}
+    commands: dict[str, None] = {}
+    fix: dict[str, None] = {}
+    for member in members:
+        env.names = {"it": member}
+        nodes = (member["node"],) if isinstance(member, dict) and "node" in member else ()
+        words = rule.evidence.fill(env)
+        evidence[words] = tuple(dict.fromkeys(evidence.get(words, ()) + nodes))
+        _fill_once(rule.commands, env, commands, for_shell=False)
+        _fill_once(rule.fix, env, fix, for_shell=True)
+    env.names = {}
+    return Answer(
+        Verdict.FINDING,
+        tuple(evidence.items()),
+        remedy=rule.remedy.fill(env),
+        commands=tuple(commands),
+        fix=tuple(fix),
+    )
+
+
+def _fill_once(
+    lines: Sequence[Template], env: Env, into: dict[str, None], *, for_shell: bool
+) -> None:
+    """A line that speaks of a member is there for each, any other once."""
+    for line in lines:
+        into.setdefault(line.fill(env, for_shell=for_shell))
+
+
+def _ask_all(
+    rule: Rule,
+    envs: Mapping[str, Env],
+    values: Mapping[str, Mapping[str, Any]],
+    pool: Env,
+    alike: Alike,
+) -> Answer:
+    if len(envs) < 2:
+        return Answer(Verdict.NOT_APPLICABLE)
+    if rule.compare is not None:
+        return _compared(rule, envs, alike)
+    if rule.code is not None:
+        found = rule.code.run(values)
+        if found.sentences:
+            return _whole(rule, found.sentences)
+        if found.missing:
+            return Answer(Verdict.CANNOT_TELL, missing=frozenset(found.missing))
+        return Answer(Verdict.OK)
+    return ask(rule, pool)
+
+
+class _Said(NamedTuple):
+    """What a node says to be compared; UNKNOWN in any of them where it cannot be."""
+
+    applies: Any
+    group: Any
+    value: Any
+    missing: frozenset[str]
+
+
+def _said(rule: Rule, env: Env) -> _Said:
+    env.missing = set()
+    env.names = {}
+    env.steps = STEPS
+    assert rule.compare is not None
+    applies = _applies(rule, env)
+    group = rule.within.run(env) if rule.within is not None else ""
+    value = rule.compare.run(env)
+    if isinstance(value, Unsure):
+        value = UNKNOWN
+    return _Said(applies, group, value, frozenset(env.missing))
+
+
+def _compared(rule: Rule, envs: Mapping[str, Env], alike: Alike) -> Answer:
+    """Nodes beside each other: the majority of a group, and who is outside of it."""
+    assert rule.text.compare is not None
+    groups: dict[str, dict[str, Any]] = defaultdict(dict)
+    missing: set[str] = set()
+    excluded = 0
+    asked: dict[Any, _Said] = {}
+    for name, env in envs.items():
+        key = alike.key(name, rule)
+        if key not in asked:
+            asked[key] = _said(rule, env)
+        said = asked[key]
+        if said.applies is False:
+            excluded += 1
+        elif UNKNOWN in (said.applies, said.group, said.value):
+            missing |= said.missing
+        else:
+            groups[repr(said.group)][name] = said.value
+    sentences: list[tuple[str, tuple[str, ...]]] = []
+    compared = False
+    for members in groups.values():
+        if len(members) < 2:
+            continue
+        compared = True
+        tolerance = rule.text.compare.tolerance
+        sentences += (
+            _different(rule.text.compare.what, members)
+            if tolerance is None
+            else _far(rule.text.compare.what, members, tolerance)
+        )
+    if sentences:
+        return _whole(rule, sentences)
+    if compared:
+        return Answer(Verdict.OK)
+    if excluded > len(envs) - 2 and not missing:
+        return Answer(Verdict.NOT_APPLICABLE)
+    return Answer(Verdict.CANNOT_TELL, missing=frozenset(missing))
+
+
+def _different(what: str, members: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    """One sentence a value that is not the majority's; all values where there is no majority."""
+    by_value: dict[str, list[str]] = defaultdict(list)
+    values = {}
+    for name, value in members.items():
+        by_value[repr(value)].append(name)
+        values[repr(value)] = value
+    if len(by_value) == 1:
+        return []
+    ordered = sorted(by_value.items(), key=lambda item: -len(item[1]))
+    (most, with_most), (_, next_most) = ordered[:2]
+    if len(with_most) == len(next_most):
+        return [(f"{what}: {spoken(values[value])}", tuple(names)) for value, names in ordered]
+    return [
+        (f"{what}: {_beside(values[value], values[most])} ({len(with_most)} nodes)", tuple(names))
+        for value, names in ordered[1:]
+    ]
+
+
+def _beside(value: Any, most: Any) -> str:
+    """A value beside the majority's; of lists only what differs."""
+    if not (isinstance(value, list) and isinstance(most, list)):
+        return f"{spoken(value)}; most have {spoken(most)}"
+    more = [member for member in value if member not in most]
+    less = [member for member in most if member not in value]
+    if not more and not less:
+        return f"{spoken(value)}; most have {spoken(most)}"
+    parts = [f"has {spoken(more)}"] if more else []
+    parts += [f"lacks {spoken(less)}"] if less else []
+    return f"{', '.join(parts)}, beside most"
+
+
+def _far(
+    what: str, members: Mapping[str, Any], tolerance: float
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Nodes farther than `tolerance` (a share) below the median; faster is no finding."""
+    median = statistics.median(members.values())
+    return [
+        (f"{what}: {spoken(float(value))}; median of {len(members)} nodes: {spoken(float(median))}",
+         (name,))
+        for name, value in members.items()
+        if value < median * (1 - tolerance)
+    ]  # fmt: skip
+
+
+def _whole(rule: Rule, sentences: Iterable[tuple[str, tuple[str, ...]]]) -> Answer:
+    env = Env({})
+    return Answer(
+        Verdict.FINDING,
+        tuple(sentences),
+        remedy=rule.remedy.fill(env),
+        commands=tuple(line.fill(env) for line in rule.commands),
+        fix=tuple(line.fill(env, for_shell=True) for line in rule.fix),
+    )
+
+
+def _pooled(values: Mapping[str, Mapping[str, Any]], base: RuleBase) -> dict[str, Any]:
+    """The records of all nodes that rules ask for, each with its `node`."""
+    asked: set[str] = set()
+    for rule in base.rules:
+        if rule.text.scope is not Of.NODE and rule.finding is not None:
+            asked |= rule.needs
+    pooled: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for node, facts in values.items():
+        for name in asked & facts.keys():
+            # What is not records (the version of NCCL) is of one node and stays out.
+            if catalogue()[name].type is FactType.RECORDS:
+                pooled[name] += [record | {"node": node} for record in facts[name]]
+    return dict(pooled)
+
+
+def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts]) -> Judged:
+    by_verdict: dict[Verdict, list[str]] = defaultdict(list)
+    evidence: dict[str, dict[str, None]] = defaultdict(dict)
+    fixes: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    commands: dict[str, None] = {}
+    missing: set[str] = set()
+    remedy = ""
+    for name, answer in answers.items():
+        about = (name,) if name else ()
+        by_verdict[answer.verdict] += about
+        missing |= answer.missing
+        for words, named in answer.evidence:
+            evidence[words].update(dict.fromkeys(named or about))
+        commands.update(dict.fromkeys(answer.commands))
+        remedy = remedy or answer.remedy
+        if answer.fix:
+            fixes[answer.fix] += about or sorted({n for _, named in answer.evidence for n in named})
+    verdict = next(
+        (v for v in Verdict if v in by_verdict),
+        Verdict.NOT_APPLICABLE,
+    )
+    text = rule.text
+    return Judged(
+        rule=rule.id,
+        number=text.number,
+        family=rule.family,
+        title=text.title,
+        severity=text.severity,
+        scope=text.scope,
+        verdict=verdict,
+        nodes={key: tuple(names) for key, names in by_verdict.items() if names},
+        evidence=tuple(
+            Evidence(text=words, nodes=tuple(named), read=_read(rule, named, nodes))
+            for words, named in evidence.items()
+        ),
+        missing=tuple(sorted(missing)) if verdict is Verdict.CANNOT_TELL else (),
+        check=text.check,
+        remedy=remedy or text.remedy.text,
+        commands=tuple(commands)[:_MAX_COMMANDS],
+        cost=text.remedy.cost,
+        fix=tuple(
+            Fix(nodes=tuple(dict.fromkeys(named)), lines=lines) for lines, named in fixes.items()
+        ),
+        by_hand=text.by_hand,
+        source=tuple(link(source) for source in text.source),
+        nccl=text.nccl.words if text.nccl is not None else None,
+    )
+
+
+def _read(rule: Rule, named: Iterable[str], nodes: Mapping[str, Facts]) -> tuple[str, ...]:
+    """Where the facts of a sentence were read, on the first node it is about."""
+    first = next(iter(named), None)
+    if first is None or first not in nodes:
+        return ()
+    facts = nodes[first]
+    assert rule.finding or rule.compare or rule.code
+    asked = rule.finding or rule.compare
+    # A setting says itself where it stands.
+    names = sorted((asked.needs if asked is not None else rule.needs) - {"settings"})
+    return tuple(dict.fromkeys(facts[name].source for name in names if name in facts))[:_MAX_READ]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rule base: every file of `rules/`, read, checked and compiled once."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+from nccltune.doctor.rule import Rule, RuleText, compile_rule
+from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
+
+
+class Family(NamedTuple):
+    """A file of rules: its name, its title and what stands in it."""
+
+    name: str
+    title: str
+    rules: tuple[Rule, ...]
+
+
+class RuleBase(NamedTuple):
+    """All families."""
+
+    families: tuple[Family, ...]
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules in the order of the files."""
+        return tuple(rule for family in self.families for rule in family.rules)
+
+    def rule(self, name: str) -> Rule:
+        """The rule of that id or number. Raises InputError where there is none."""
+        for rule in self.rules:
+            if name in (rule.id, str(rule.text.number)):
+                return rule
+        raise InputError(
+            f"no rule is called {name!r}", hint=nearest(name, [rule.id for rule in self.rules])
+        )
+
+
+@cache
+def rule_base() -> RuleBase:
+    """The rules that come with nccltune."""
+    folder = files("nccltune.doctor").joinpath("rules")
+    texts = {
+        entry.name: entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".toml")
+    }
+    return read_rules(texts)
+
+
+def read_rules(texts: Mapping[str, str]) -> RuleBase:
+    """The rules of some files (`name -> text`). Raises InputError that names file, rule, field."""
+    families = tuple(_family(name, text) for name, text in texts.items())
+    _check_unique(families)
+    return RuleBase(families)
+
+
+class _Shell(msgspec.Struct, forbid_unknown_fields=True):
+    """A file whose rules are not read yet, so that an error can name the rule it is in."""
+
+    family: str
+    title: str
+    rule: list[dict[str, Any]]
+    tables: dict[str, Any] = {}
+
+
+def _family(name: str, text: str) -> Family:
+    try:
+        shell = msgspec.convert(tomllib.loads(text), _Shell)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise InputError(f"is no file of rules: {error}", where=name) from error
+    if name != f"{shell.family}.toml":
+        raise InputError(f"family: {shell.family!r} is not the file's name", where=name)
+    rules = []
+    for number, table in enumerate(shell.rule, 1):
+        where = f"{name}: rule {table.get('id') or f'number {number} of the file'}"
+        try:
+            rule = msgspec.convert(table, RuleText)
+        except msgspec.ValidationError as error:
+            raise InputError(_field_first(str(error)), where=where) from error
+        try:
+            rules.append(compile_rule(rule, shell.family, shell.tables))
+        except InputError as error:
+            raise InputError(error.message, where=where, hint=error.hint) from error
+    return Family(shell.family, shell.title, tuple(rules))
+
+
+def _field_first(message: str) -> str:
+    """msgspec's `Expected x, got y - at `$.field`` as `field: expected x, got y`."""
+    words, at, path = message.partition(" - at `$.")
+    return f"{path.removesuffix('`')}: {words[:1].lower()}{words[1:]}" if at else message
+
+
+def _check_unique(families: Iterable[Family]) -> None:
+    seen: dict[str, str] = {}
+    for family in families:
+        for rule in family.rules:
+            for name in {rule.id, str(rule.text.number or rule.id)}:
+                if name in seen:
+                    raise InputError(
+                        f"id or number {name} is that of a rule in {seen[name]}",
+                        where=f"{family.name}.toml: rule {rule.id}",
+                    )
+                seen[name] = f"{family.name}.toml"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shell script that would mend what was found. It is printed and never run."""
+
+import shlex
+import textwrap
+
+import nccltune
+from nccltune.doctor.result import Examination, Fix, Judged, Verdict, node_names
+
+
+def fix_script(examined: Examination) -> str:
+    """Lines for what a script can mend, each under its finding; the rest as comments, by hand.
+
+    For many nodes the lines stand behind the names of the hosts they are for, so that the same
+    script may run everywhere.
+    """
+    lines = [
+        "#!/bin/sh",
+        f"# What nccltune {nccltune.__version__} would change, from {_one_line(examined.source)}.",
+        "# Nothing was changed. Read it, take out what you do not want, and run it as root.",
+        "set -eu",
+    ]
+    findings = examined.of(Verdict.FINDING)
+    for judged in findings:
+        lines += ["", *_comment(f"{judged.severity}: {judged.title} ({judged.rule})")]
+        if judged.by_hand is not None:
+            lines += _comment(f"By hand: {judged.remedy} {judged.by_hand}")
+        if judged.fix and judged.cost:
+            lines += _comment(f"Cost: {judged.cost}")
+        for fix in judged.fix:
+            lines += _guarded(examined, fix)
+        if judged.fix and not any(fix.lines for fix in judged.fix):
+            lines += _comment(_nothing(judged))
+    if not findings:
+        lines += ["", "# Nothing was found, so there is nothing to change."]
+    return "\n".join(lines) + "\n"
+
+
+def _nothing(judged: Judged) -> str:
+    return f"No line for this one: {judged.remedy}"
+
+
+def _guarded(examined: Examination, fix: Fix) -> list[str]:
+    if len(examined.nodes) == 1:
+        return list(fix.lines)
+    names = "|".join(shlex.quote(name) for name in fix.nodes)
+    return [
+        f"# on {_one_line(node_names(fix.nodes))}",
+        'case "$(hostname)" in',
+        f"{names})",
+        *(f"  {line}" for line in fix.lines),
+        "  ;;",
+        "esac",
+    ]
+
+
+def _comment(words: str) -> list[str]:
+    return textwrap.wrap(
+        _one_line(words), 96, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+
+
+def _one_line(words: str) -> str:
+    """Foreign words as part of a comment: no line break may end it."""
+    return "".join(char if char.isprintable() else "?" for char in words)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An examination in a few sentences: the verdict, and what would tell what could not be told."""
+
+from collections import Counter
+
+from nccltune.doctor.facts import catalogue
+from nccltune.doctor.result import Examination, Verdict
+from nccltune.doctor.rule import Severity
+from nccltune.model.scale import count
+
+
+def verdict_words(examined: Examination) -> str:
+    """`2 findings: 1 error, 1 warning`, or that nothing was found."""
+    findings = examined.of(Verdict.FINDING)
+    if not findings:
+        if not examined.of(Verdict.OK):
+            return "nothing could be checked"
+        return "nothing found"
+    severities = Counter(judged.severity for judged in findings)
+    parts = [count(severities[level], str(level)) for level in Severity if severities[level]]
+    return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+
+
+def count_words(examined: Examination) -> str:
+    """How many rules have each of the other verdicts."""
+    return " · ".join(
+        f"{words} {len(examined.of(verdict))}"
+        for verdict, words in (
+            (Verdict.OK, "ok"),
+            (Verdict.CANNOT_TELL, "cannot tell"),
+            (Verdict.NOT_APPLICABLE, "not applicable"),
+        )
+    )
+
+
+def node_words(examined: Examination) -> str:
+    """The node and what it is; of many nodes how many of each kind there are."""
+    if len(examined.nodes) == 1:
+        (node,) = examined.nodes
+        return f"{node.name} · {node.title}" if node.title else node.name
+    titles = Counter(node.title or "nothing known" for node in examined.nodes)
+    kinds = [f"{number} x ({title})" for title, number in titles.most_common(3)]
+    more = len(titles) - len(kinds)
+    return f"{len(examined.nodes)} nodes: {' · '.join(kinds)}" + (
+        f" · {count(more, 'kind')} more" if more > 0 else ""
+    )
+
+
+def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int]]:
+    """What to read so that the rules that cannot tell can, and how many it would help; the most
+    helpful first. A rule counts for the first of its missing facts that is asked for."""
+    rules = {judged.rule: set(judged.missing) for judged in examined.of(Verdict.CANNOT_TELL)}
+    found: list[tuple[str, int]] = []
+    while rules and len(found) < most:
+        counted = Counter(_read(fact) for missing in rules.values() for fact in missing)
+        counted.pop("", None)
+        if not counted:
+            break
+        ((read, helped),) = counted.most_common(1)
+        found.append((read, helped))
+        rules = {
+            name: missing
+            for name, missing in rules.items()
+            if read not in {_read(fact) for fact in missing}
+        }
+    return found
+
+
+def _read(fact: str) -> str:
+    """Where a fact is read, by its name or that of a field of its records."""
+    known = catalogue().get(fact) or catalogue().get(fact.rpartition(".")[0])
+    if known is None:
+        return ""
+    # All that an NCCL log tells is one thing to hand in.
+    return catalogue()["log.lines"].read if known.name.startswith("log.") else known.read

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor's examination as one HTML file that opens without a network."""
+
+import importlib.resources
+import re
+from typing import NamedTuple
+
+import nccltune
+from nccltune.doctor.result import Examination, Judged, Verdict, node_names, read_words
+from nccltune.doctor.summary import count_words, node_words, verdict_words, what_would_tell
+from nccltune.report.data import Checks
+
+_SOURCE = re.compile(r"(?:(?P<words>.*) )?\(?(?P<address>https://[^\s()]+)\)?")
+_TITLES = {
+    Verdict.CANNOT_TELL: "Cannot tell",
+    Verdict.OK: "Looked at and found well",
+    Verdict.NOT_APPLICABLE: "Does not apply here",
+}
+
+
+class Source(NamedTuple):
+    """A source as it is shown; `address` is empty where it has none."""
+
+    words: str
+    address: str
+
+
+class Others(NamedTuple):
+    """The rules of one verdict that is no finding."""
+
+    title: str
+    rules: tuple[Judged, ...]
+
+
+def render(examined: Examination) -> str:
+    """The whole page; its style is that of the report."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FunctionLoader(_asset),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= FILTERS
+    findings = examined.of(Verdict.FINDING)
+    return environment.get_template("examination.html.j2").render(
+        examined=examined,
+        version=nccltune.__version__,
+        css=_asset("page.css") + _asset("examination.css"),
+        verdict=_verdict(examined),
+        tone="right" if not findings else "bad" if examined.is_wrong else "unknown",
+        looked_at=node_words(examined),
+        findings=findings,
+        others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
+        would_tell=what_would_tell(examined, 5),
+        unread=[(node.name, words) for node in examined.nodes for words in node.unread],
+        counts=[
+            ("Findings", len(findings)),
+            *((title, len(examined.of(kind))) for kind, title in _TITLES.items()),
+        ],
+    )
+
+
+def checks_of(examined: Examination) -> Checks:
+    """What a study's report shows of it: the findings, and how much else was asked."""
+    return Checks(
+        verdict=f"{verdict_words(examined)} · {count_words(examined)}",
+        looked_at=node_words(examined),
+        many=len(examined.nodes) > 1,
+        findings=list(examined.of(Verdict.FINDING)),
+    )
+
+
+def _verdict(examined: Examination) -> str:
+    words = verdict_words(examined)
+    if not examined.of(Verdict.FINDING):
+        return words[:1].upper() + words[1:] + "."
+    first = examined.of(Verdict.FINDING)[0]
+    return f"{words}. First: {first.title}."
+
+
+def source_parts(text: str) -> Source:
+    """A source's words and its address, of `words (address)` or an address alone."""
+    found = _SOURCE.fullmatch(text)
+    if found is None:
+        return Source(text, "")
+    return Source(found["words"] or found["address"], found["address"])
+
+
+def _asset(name: str) -> str:
+    folder = importlib.resources.files("nccltune.report").joinpath("page")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+FILTERS = {"names": node_names, "places": read_words, "source": source_parts}
+"""What the template of findings needs."""

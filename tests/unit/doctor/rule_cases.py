@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cases of `tests/data/doctor`: facts of one node or of some, and the verdict on them."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nccltune.doctor.facts import Facts
+from nccltune.doctor.result import Verdict
+
+FOLDER = Path(__file__).parents[2] / "data" / "doctor"
+
+
+class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`says` stands in the evidence, `named` are its nodes, `missing` what would tell, and `fix` is
+    a line of the script."""
+
+    verdict: Verdict
+    facts: dict[str, Any] | None = None
+    nodes: dict[str, dict[str, Any]] | None = None
+    says: str | None = None
+    named: list[str] | None = None
+    missing: str | None = None
+    fix: str | None = None
+
+    def collected(self) -> dict[str, Facts]:
+        """The facts by node; one node is called `node`."""
+        nodes = self.nodes if self.nodes is not None else {"node": self.facts or {}}
+        return {name: facts_of(name, values) for name, values in nodes.items()}
+
+
+def facts_of(node: str, values: dict[str, Any]) -> Facts:
+    """Facts with those values, read nowhere."""
+    facts = Facts(node)
+    for name, value in values.items():
+        facts.add(name, value, "the case")
+    return facts
+
+
+@cache
+def cases() -> dict[str, list[Case]]:
+    """The cases of each rule, by its id."""
+    found: dict[str, list[Case]] = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        for rule, tables in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            assert rule not in found, f"{path.name}: {rule} has cases in another file"
+            found[rule] = msgspec.convert(tables, list[Case])
+    return found

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many nodes together: verdicts by node, sentences by what they say, names folded."""
+
+import pytest
+
+from nccltune.doctor.examine import MISFIT, examine
+from nccltune.doctor.result import Verdict, node_names
+from nccltune.doctor.rulebase import RuleBase, read_rules, rule_base
+from nccltune.doctor.summary import node_words, verdict_words, what_would_tell
+from tests.unit.doctor.rule_cases import facts_of
+from tests.unit.doctor.test_rule_files import GOOD
+
+
+def own(old: str = "", new: str = "") -> RuleBase:
+    return read_rules({"own.toml": GOOD.replace(old, new, 1)})
+
+
+def test_nodes_with_the_same_finding_share_a_sentence() -> None:
+    nodes = {
+        "n1": facts_of("n1", {"gpus": [{"index": 0}]}),
+        "n2": facts_of("n2", {"gpus": [{"index": 0}]}),
+        "n3": facts_of("n3", {"gpus": [{"index": 0}, {"index": 1}]}),
+        "n4": facts_of("n4", {"gpus": [{"index": number} for number in range(8)]}),
+        "n5": facts_of("n5", {}),
+    }
+    (judged,) = examine(nodes, own(), "a test").rules
+    assert judged.verdict is Verdict.FINDING
+    assert {item.text: item.nodes for item in judged.evidence} == {
+        "1 GPUs": ("n1", "n2"),
+        "2 GPUs": ("n3",),
+    }
+    assert judged.evidence[0].read == ("the case",)
+    assert judged.nodes == {
+        Verdict.FINDING: ("n1", "n2", "n3"),
+        Verdict.OK: ("n4",),
+        Verdict.CANNOT_TELL: ("n5",),
+    }
+
+
+def test_a_rule_about_all_nodes_has_nothing_to_say_of_one() -> None:
+    found = examine({"a": facts_of("a", {"nccl.version": "2.28.9"})}, rule_base(), "a test")
+    verdicts = {judged.rule: judged.verdict for judged in found.rules}
+    assert verdicts["nccl-differs"] is Verdict.NOT_APPLICABLE
+    assert verdicts["slow-pairs"] is Verdict.NOT_APPLICABLE
+
+
+def test_a_version_range_needs_the_version() -> None:
+    base = own("by_hand", 'nccl = { since = "2.21", before = "2.28" }\nby_hand')
+
+    def verdict(version: str | None) -> Verdict:
+        values = {"gpus": []} | ({"nccl.version": version} if version else {})
+        return examine({"a": facts_of("a", values)}, base, "a test").rules[0].verdict
+
+    assert verdict("2.20.5") is Verdict.NOT_APPLICABLE
+    assert verdict("2.21.5") is Verdict.FINDING
+    assert verdict("2.27.9+cuda12.8") is Verdict.FINDING
+    assert verdict("2.28") is Verdict.NOT_APPLICABLE
+    assert verdict(None) is Verdict.CANNOT_TELL
+
+
+def test_a_rule_that_does_not_fit_the_facts_says_so_and_hides_nothing_else() -> None:
+    base = own("len(gpus) < 8", "len(gpus) < 'x'")
+    (judged,) = examine({"a": facts_of("a", {"gpus": []})}, base, "").rules
+    assert judged.verdict is Verdict.CANNOT_TELL
+    assert judged.missing[0].startswith(f"({MISFIT}: '<' not supported")
+
+
+def test_numbers_beyond_all_measure_end_no_examination() -> None:
+    huge = 2**63 - 1
+    gpu = {"index": huge, "name": "H100", "h2d_gb_per_s": 1e308, "d2h_gb_per_s": 1e308}
+    gpu |= {"pcie_gen": huge, "pcie_gen_max": -huge, "nvlinks": huge, "nvlinks_active": 0}
+    values = {"gpus": [gpu], "node.vcpus": huge, "shm.bytes": -huge, "limits.open_files": huge}
+    nodes = {name: facts_of(name, values) for name in "abc"}
+    found = examine(nodes, rule_base(), "")
+    assert next(j for j in found.rules if j.rule == "nvlink-down").verdict is Verdict.FINDING
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        (["a"], "a"),
+        (["n1", "n2", "n3", "n5"], "n[1-3,5]"),
+        (["n10", "n9"], "n[9-10]"),
+        (["n001", "n003", "n002"], "n[001-003]"),
+        (["gpu-1.site", "gpu-2.site"], "gpu-1.site, gpu-2.site"),
+        ([f"{letter}x" for letter in "abcdefgh"], "ax, bx, cx, dx, ex, fx and 2 more"),
+    ],
+)
+def test_names_are_folded(names: list[str], folded: str) -> None:
+    assert node_names(names) == folded
+
+
+def test_words_for_nothing_found_and_nothing_known() -> None:
+    good = facts_of("a", {"gpus": [{"index": number, "name": "H100"} for number in range(8)]})
+    assert verdict_words(examine({"a": good}, own(), "")) == "nothing found"
+    assert verdict_words(examine({"a": facts_of("a", {})}, own(), "")) == "nothing could be checked"
+    assert node_words(examine({"a": good}, own(), "")) == "a · 8 x H100"
+    two = {"a": good, "b": facts_of("b", {})}
+    assert node_words(examine(two, own(), "")) == "2 nodes: 1 x (8 x H100) · 1 x (nothing known)"
+
+
+def test_what_would_tell_most_comes_first_and_a_log_counts_once() -> None:
+    found = examine({"a": facts_of("a", {})}, rule_base(), "")
+    told = what_would_tell(found)
+    assert len(told) == 3
+    assert [number for _, number in told] == sorted((n for _, n in told), reverse=True)
+    reads = [read for read, _ in what_would_tell(found, 40)]
+    assert reads.count("NCCL_DEBUG=INFO log") == 1
+    assert len(reads) == len(set(reads))

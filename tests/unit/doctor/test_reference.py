@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The reference page has every rule, function and fact as they are.
+
+`python -m tests.unit.doctor.test_reference` writes its tables anew.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.facts import catalogue
+from nccltune.doctor.functions import FUNCTIONS
+from nccltune.doctor.rulebase import rule_base
+from nccltune.doctor.sources import link
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "doctor.md"
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|").replace("<", "&lt;")
+
+
+def rules() -> Iterator[str]:
+    for family in rule_base().families:
+        yield f"### {family.title} (`{family.name}.toml`)"
+        yield ""
+        yield "| id | number | severity | what | NCCL | source |"
+        yield "| --- | --- | --- | --- | --- | --- |"
+        for rule in family.rules:
+            text = rule.text
+            sources = "; ".join(_short(source) for source in text.source)
+            yield (
+                f"| `{rule.id}` | {text.number or ''} | {text.severity.value} | "
+                f"{_cell(text.title)} | {text.nccl.words if text.nccl else ''} | {_cell(sources)} |"
+            )
+        yield ""
+
+
+def _short(source: str) -> str:
+    words, found, address = link(source).rpartition(" (https://")
+    return f"[{words}](https://{address.removesuffix(')')})" if found else source
+
+
+def functions() -> Iterator[str]:
+    yield "| function | gives |"
+    yield "| --- | --- |"
+    for function in FUNCTIONS.values():
+        yield f"| `{function.signature}` | {_cell(function.meaning)} |"
+
+
+def facts() -> Iterator[str]:
+    yield "| fact | type | meaning | read from |"
+    yield "| --- | --- | --- | --- |"
+    for known in catalogue().values():
+        fields = ", ".join(f"`{field.name}`" for field in known.fields)
+        meaning = _cell(known.meaning) + (f" ({fields})" if fields else "")
+        yield f"| `{known.name}` | {known.type.value} | {meaning} | {_cell(known.read)} |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "rules": rules,
+    "functions": functions,
+    "facts": facts,
+}
+
+
+def filled(page: str) -> str:
+    """The page with its generated parts as they must be."""
+    for name, lines in TABLES.items():
+        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
+        head, found, rest = page.partition(begin)
+        _, closed, tail = rest.partition(end)
+        assert found, f"{PAGE.name} has no part {name}"
+        assert closed, f"{PAGE.name} has no part {name}"
+        page = head + begin + "\n".join(lines()).rstrip() + "\n" + end + tail
+    return page
+
+
+def test_the_page_is_current() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == filled(page), "python -m tests.unit.doctor.test_reference"
+
+
+@pytest.mark.parametrize("name", ["since", "within", "tolerance", "by_hand", "scope", "code"])
+def test_the_page_says_what_a_field_of_a_rule_is(name: str) -> None:
+    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is shown of an examination: terminal, page, script, platform. Evidence is foreign text."""
+
+import json
+import shutil
+import subprocess
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from nccltune.cli import run
+from nccltune.cli.doctor_screen import explain, show
+from nccltune.doctor.examine import examine
+from nccltune.doctor.platform import fill_platform
+from nccltune.doctor.result import Examination, Verdict
+from nccltune.doctor.rulebase import RuleBase, rule_base
+from nccltune.doctor.script import fix_script
+from nccltune.model.platform import Platform
+from nccltune.report.examination import render
+from tests.unit.doctor.rule_cases import cases, facts_of
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "h200x4-as-4-nodes"
+HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07[bold]\n$(touch /tmp/x)`id`'\";&"
+
+
+def examined(*rules: str, nodes: int = 1) -> Examination:
+    """Findings of some rules on nodes that are alike."""
+    values: dict[str, object] = {}
+    for rule in rules:
+        case = next(case for case in cases()[rule] if case.verdict is Verdict.FINDING)
+        values |= case.facts or {}
+    names = ["node"] if nodes == 1 else [f"n{number:03d}" for number in range(1, nodes + 1)]
+    return examine({name: facts_of(name, values) for name in names}, rule_base(), "a test")
+
+
+def hostile() -> Examination:
+    where = f"/etc/{HOSTILE}:3"
+    record = {"name": "NCCL_ALGO", "value": HOSTILE, "kind": "system_conf", "where": where}
+    return examine(
+        {HOSTILE: facts_of(HOSTILE, {"settings": [record | {"in_force": True}]})},
+        rule_base(),
+        HOSTILE,
+    )
+
+
+def screen(found: Examination, *, everything: bool = False) -> str:
+    out = Console(file=StringIO(), width=200, highlight=False)
+    show(out, found, everything=everything)
+    return out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_screen_begins_with_the_verdict_and_gives_each_part() -> None:
+    text = screen(examined("override-environment", "acs"))
+    lines = text.splitlines()
+    assert lines[0].startswith("verdict     2 findings: 1 error, 1 warning · ok ")
+    assert lines[1].startswith("looked at   node · 1 x GPU")
+    assert lines[3].startswith("error       ACS sends peer traffic through the CPU  (acs, 1)")
+    for lead in (
+        "  evidence  bridge 0000:03:00.0",
+        "  check     sudo lspci",
+        "  remedy    Switch ACS",
+    ):
+        assert any(line.startswith(lead) for line in lines), lead
+    assert "            $ sudo setpci -s 0000:03:00.0 ECAP_ACS+0x6.w=0000" in lines
+    assert any(line.startswith("  source    NCCL user guide") for line in lines)
+    assert "https://" not in text
+    assert "numa-balancing" not in text
+
+
+def test_all_shows_every_rule() -> None:
+    text = screen(examined("acs"), everything=True)
+    for rule in rule_base().rules:
+        assert f"({rule.id}" in text
+    assert "\ncannot tell " in text
+
+
+def test_many_nodes_are_named_beside_their_evidence() -> None:
+    text = screen(examined("acs", nodes=12))
+    assert "SrcValid+ TransBlk- ReqRedir+ — n[001-012]" in text
+    assert "12 nodes: 12 x (1 x GPU)" in text
+
+
+def test_an_explained_rule_is_whole() -> None:
+    out = Console(file=StringIO(), width=200, highlight=False)
+    explain(out, rule_base().rule("gdr-read"))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    for words in (
+        "gdr-read, 18",
+        "2.19.1 and newer",
+        "nvidia-smi topo",
+        "issues/1202",
+        "gpu.paths",
+    ):
+        assert words in text
+
+
+def test_every_rule_can_be_explained() -> None:
+    for rule in rule_base().rules:
+        out = Console(file=StringIO(), width=100)
+        explain(out, rule)
+        assert rule.text.title.split()[0] in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_foreign_text_is_no_markup_on_the_screen_and_no_markup_in_the_page() -> None:
+    found = hostile()
+    assert "[bold]" in screen(found, everything=True)
+    assert "\x1b" not in screen(found, everything=True)
+    page = render(found)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+
+
+def test_the_page_holds_every_finding_and_asks_for_nothing() -> None:
+    page = render(examined("acs", "gdr-read", nodes=3))
+    assert 'id="rule-acs"' in page
+    assert 'id="rule-gdr-read"' in page
+    assert "on n[001-003]" in page
+    assert 'href="https://github.com/NVIDIA/nccl/issues/1202"' in page
+    assert "Content-Security-Policy" in page
+    assert " src=" not in page
+
+
+def test_the_page_of_a_sound_node_says_so() -> None:
+    values = {"kernel.numa_balancing": 0, "cpu.numa_nodes": 2}
+    page = render(examine({"a": facts_of("a", values)}, rule_base(), "a test"))
+    assert "<h1>Nothing found.</h1>" in page
+    assert 'id="findings"' not in page
+
+
+def test_a_study_that_keeps_an_examination_shows_its_findings_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(EXAMPLE, study)
+    assert run(["report", str(study), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checks"] is None
+    (study / "doctor.json").write_bytes(msgspec.json.encode(examined("acs", "gdr-read", nodes=3)))
+    assert run(["report", str(study), "--json"]) == 0
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert checks["verdict"].startswith("2 findings: 1 error, 1 warning · ok ")
+    assert [item["rule"] for item in checks["findings"]] == ["acs", "gdr-read"]
+    assert run(["report", str(study)]) == 0
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Checks of the platform</h2>" in page
+    assert 'id="rule-acs"' in page
+    assert "on n[001-003]" in page
+
+
+def shell_check(script: str) -> None:
+    checked = subprocess.run(
+        ["sh", "-n"], input=script, text=True, capture_output=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_the_script_has_lines_for_what_a_script_can_mend_and_comments_for_the_rest() -> None:
+    script = fix_script(examined("acs", "override-environment", "memlock"))
+    shell_check(script)
+    commands = [line for line in script.splitlines() if line and not line.startswith("#")]
+    assert commands == [
+        "set -eu",
+        "setpci -s 0000:03:00.0 ECAP_ACS+0x6.w=0000",
+        "printf '* soft memlock unlimited\\n* hard memlock unlimited\\n'"
+        " > /etc/security/limits.d/90-rdma.conf",
+    ]
+    assert "# By hand: Take it away and measure again" in script
+
+
+def test_the_script_for_many_nodes_asks_which_one_it_is_on() -> None:
+    script = fix_script(examined("acs", nodes=3))
+    shell_check(script)
+    assert "# on n[001-003]" in script
+    assert "n001|n002|n003)\n  setpci -s" in script
+
+
+def test_foreign_text_in_the_script_is_quoted_and_ends_no_comment() -> None:
+    script = fix_script(hostile())
+    shell_check(script)
+    ran = subprocess.run(
+        ["sh"], input=script.replace("sed -i.bak", "printf '%s|'"), text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert ran.stdout == f"3s/^/# /|/etc/{HOSTILE}|"
+
+
+def test_a_script_for_nothing_says_so() -> None:
+    script = fix_script(examine({"a": facts_of("a", {})}, rule_base(), "a test"))
+    shell_check(script)
+    assert "nothing to change" in script
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in rule_base().rules if rule.text.fix])
+def test_every_fix_is_shell(rule: str) -> None:
+    if rule_base().rule(rule).text.scope != "node":
+        case = next(case for case in cases()[rule] if case.verdict is Verdict.FINDING)
+        found = examine(case.collected(), rule_base(), "a test")
+    else:
+        found = examined(rule)
+    shell_check(fix_script(found))
+
+
+def test_a_platform_is_filled_and_what_it_knows_stays() -> None:
+    values = {
+        "gpus": [{"name": "NVIDIA H200"}] * 4,
+        "gpu.paths": [{"a": 0, "b": 1, "kind": "NVL"}],
+        "nccl.version": "2.28.9",
+        "gpu.driver": "570.1",
+        "hcas": [{"name": "mlx5_0", "link_layer": "Ethernet"}],
+        "settings": [
+            {"name": "NCCL_NVLS_ENABLE", "value": "0", "in_force": True},
+            {"name": "NCCL_ALGO", "value": "Ring", "in_force": False},
+            {"name": "FI_PROVIDER", "value": "efa", "in_force": True},
+        ],
+    }
+    known = Platform(name="mine", nccl_version="2.27.5")
+    one = fill_platform(known, {"a": facts_of("a", values)}, "2026-11-21T00:00:00+00:00")
+    assert (one.name, one.nccl_version) == ("mine", "2.27.5")
+    assert (one.gpu, one.gpus, one.link, one.network) == ("NVIDIA H200", 4, "NVLink", "RoCE")
+    assert (one.driver_version, one.nodes) == ("570.1", None)
+    assert one.settings == {"NCCL_NVLS_ENABLE": "0"}
+    nodes = {name: facts_of(name, values) for name in "ab"} | {"c": facts_of("c", {})}
+    many = fill_platform(Platform(name="mine"), nodes, "2026-11-21T00:00:00+00:00")
+    assert (many.nodes, many.nccl_version) == (3, "2.28.9")
+
+
+def test_an_examination_is_json_and_comes_back() -> None:
+    found = examined("acs", "gdr-read", nodes=2)
+    assert msgspec.json.decode(msgspec.json.encode(found), type=Examination) == found
+
+
+def test_a_base_of_no_rules_is_no_error() -> None:
+    found = examine({"a": facts_of("a", {})}, RuleBase(()), "a test")
+    assert screen(found).startswith("verdict     nothing could be checked")
