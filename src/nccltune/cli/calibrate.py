@@ -33,7 +33,7 @@ Examples:
   nccltune topo what-if topo.xml --calibration calibration.json
 """
 FILE = "calibration.json"
-TOPOLOGY = "topo.xml"
+TOPOLOGY = "topology.xml"
 _ROUNDS = 4
 _LOW, _HIGH = 256 << 20, 1 << 30
 _DUMP = "NCCL_TOPO_DUMP_FILE"
@@ -52,7 +52,7 @@ _DUMP = "NCCL_TOPO_DUMP_FILE"
     "--topology",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The platform's topology  [default: topo.xml of the study]",
+    help="The platform's topology  [default: topology.xml of the study]",
 )
 @click.option(
     "-o",

@@ -30,7 +30,7 @@ from nccltune.model.sample import SCHEMA_VERSION, Sample
 
 T = TypeVar("T")
 _WRITE_BYTES = 1 << 20
-TOPOLOGY_FILES = ("topo.xml", "topology.xml", "topo.txt")
+TOPOLOGY_FILES = ("topology.xml", "topo.xml", "topo.txt")
 """Where a study keeps what its machine looks like, the first that is there."""
 
 

@@ -9,11 +9,10 @@ from nccltune.formats.nvidia_smi_topo import looks_like_matrix, read_matrix, smi
 from nccltune.formats.topology_xml import read_topology
 from nccltune.formats.xml_tree import MAX_BYTES, blank_comments
 from nccltune.model.errors import InputError
+from nccltune.model.study import TOPOLOGY_FILES
 from nccltune.model.topology import Topology
 
 _HEAD = 1 << 16
-STUDY_FILES = ("topo.xml", "topology.xml", "topo.txt")
-"""Where a study keeps what its machine looks like, the first that is there."""
 _HOW = "NCCL writes one: NCCL_TOPO_DUMP_FILE=topo.xml; or nvidia-smi topo -m > topo.txt"
 
 
@@ -40,12 +39,11 @@ def load(data: bytes, source: str) -> Topology | Graphs:
 def load_topology(path: Path) -> Topology:
     """The topology in a file, or that of a study folder. Raises InputError."""
     if path.is_dir():
-        for name in STUDY_FILES:
+        for name in TOPOLOGY_FILES:
             if (path / name).is_file():
                 return load_topology(path / name)
-        raise InputError(
-            f"has no {', '.join(STUDY_FILES[:-1])} or {STUDY_FILES[-1]}", where=str(path), hint=_HOW
-        )
+        *others, last = TOPOLOGY_FILES
+        raise InputError(f"has no {', '.join(others)} or {last}", where=str(path), hint=_HOW)
     found = load(read_file(path), str(path))
     if isinstance(found, Graphs):
         raise InputError(
