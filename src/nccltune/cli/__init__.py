@@ -33,7 +33,7 @@ VERBS = {
     "explain": "what any tuner plugin decides, size by size, without a GPU",
     "report": "one HTML file (or a terminal page) that a person understands",
     "env": "the lines that deploy the rules, the network plugin: shell, nccl.conf, job file",
-    "topo": "the machine as NCCL sees it: show, lint, write topology files",
+    "topo": "the machine as NCCL sees it: show, lint, what-if, and files to write",
     "calibrate": "what this platform's links reach, for the flow model of `topo what-if`",
     "net-stats": "what the network plugin's connections carry right now, flow by flow",
 }
