@@ -15,61 +15,57 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from net_loopback import MIB, NODES, shown, size_text
+from net_loopback import (
+    DEFAULT,
+    MIB,
+    Candidate,
+    built_in,
+    environment,
+    mpirun,
+    nccltune,
+    read_row,
+    run,
+    shown,
+    size_text,
+)
 
 SMALL = ("1K", "1M", 100, 20)
 LARGE = ("4M", "256M", 10, 5)
-# `exec` so that nothing stands between mpirun and the program.
-RANK = 'export NCCL_HOSTID=node$OMPI_COMM_WORLD_RANK; exec "$@"'
+SECONDS = 300
 
 
 @dataclass
-class Candidate:
-    """What a user could choose, and by size in bytes the microseconds and GB/s of each round."""
+class Timings:
+    """Of a candidate, by size in bytes the microseconds and GB/s of each round."""
 
-    name: str
-    settings: dict[str, str]
+    candidate: Candidate
     micros: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     busbw: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def call(args: argparse.Namespace, candidate: Candidate, span: tuple[str, str, int, int]) -> None:
-    """One call of the program; its rows are added."""
+def call(args: argparse.Namespace, timings: Timings, span: tuple[str, str, int, int]) -> None:
+    """One call of the program; its rows (out of place) are added."""
     first, last, calls, warm_up = span
-    environment = os.environ | NODES | candidate.settings
-    if args.nccl:
-        environment["LD_LIBRARY_PATH"] = f"{args.nccl}:{environment.get('LD_LIBRARY_PATH', '')}"
-    command = ["mpirun", "--allow-run-as-root", "-np", str(args.ranks), "--bind-to", "none"]
-    command += ["bash", "-c", RANK, "rank", args.program, "-b", first, "-e", last, "-f", "4"]
-    command += ["-n", str(calls), "-w", str(warm_up), "-g", "1"]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    rows = 0
-    for line in done.stdout.splitlines():
-        words = line.split()
-        # size count type redop root, then time algbw busbw #wrong out of place
-        if len(words) < 9 or not words[0].isdigit() or words[2] != "float":
-            continue
-        if words[8] not in ("0", "N/A"):
-            sys.exit(f"error: {candidate.name}: {words[8]} wrong elements at {words[0]} bytes")
-        candidate.micros[int(words[0])].append(float(words[5]))
-        candidate.busbw[int(words[0])].append(float(words[7]))
-        rows += 1
-    if done.returncode != 0 or rows == 0:
-        sys.exit(f"error: {candidate.name}: {done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-
-
-def built_in(threads: int, sockets: int) -> Candidate:
-    """NCCL's own transport with so many threads, and sockets for each."""
-    settings = {"NCCL_SOCKET_NTHREADS": str(threads), "NCCL_NSOCKS_PERTHREAD": str(sockets)}
-    return Candidate(f"built-in {threads} x {sockets}", settings)
+    program = [args.program, "-b", first, "-e", last, "-f", "4", "-g", "1"]
+    program += ["-n", str(calls), "-w", str(warm_up)]
+    name = timings.candidate.name
+    with tempfile.TemporaryDirectory() as log:
+        env = environment(timings.candidate, Path(log), nccl=args.nccl)
+        status, said, complaint = run(mpirun(args.ranks, SECONDS, "", program), env, SECONDS)
+    rows = [row for row in map(read_row, said.splitlines()) if row]
+    if status != 0 or not rows:
+        sys.exit(f"error: {name}: {said[-2000:]}\n{complaint[-2000:]}")
+    for row in rows:
+        if row.wrong:
+            sys.exit(f"error: {name}: wrong elements at {row.size} bytes")
+        timings.micros[row.size].append(row.micros[0])
+        timings.busbw[row.size].append(row.busbw[0])
 
 
 def best_of_grid(args: argparse.Namespace) -> Candidate:
@@ -77,24 +73,25 @@ def best_of_grid(args: argparse.Namespace) -> Candidate:
     best, most = built_in(2, 1), 0.0
     for threads in (1, 2, 4, 8):
         for sockets in (1, 2, 4):
-            candidate = built_in(threads, sockets)
-            call(args, candidate, ("16M", "256M", 5, 2))
-            mean = statistics.geometric_mean(max(v[0], 1e-3) for v in candidate.busbw.values())
-            print(f"{candidate.name}: {mean:.2f} GB/s at 16 MiB and more", file=sys.stderr)
+            timings = Timings(built_in(threads, sockets))
+            call(args, timings, ("16M", "256M", 5, 2))
+            mean = statistics.geometric_mean(max(v[0], 1e-3) for v in timings.busbw.values())
+            name = timings.candidate.name
+            print(f"{name}: {mean:.2f} GB/s at 16 MiB and more", file=sys.stderr)
             if mean > most:
-                best, most = built_in(threads, sockets), mean
+                best, most = timings.candidate, mean
     return best
 
 
-def table(candidates: list[Candidate]) -> str:
+def table(measured: list[Timings]) -> str:
     """Microseconds below 4 MiB, GB/s from there on, and ours against the default and the best."""
-    *others, ours = candidates
-    names = [candidate.name for candidate in candidates]
+    *others, ours = measured
+    names = [timings.candidate.name for timings in measured]
     lines = ["| size | " + " | ".join(names) + " | against the default | against the best |"]
     lines.append("| --- " * (len(names) + 3) + "|")
     for size in sorted(ours.micros):
         large = size >= 4 * MIB
-        cells = [shown((c.busbw if large else c.micros)[size]) for c in candidates]
+        cells = [shown((c.busbw if large else c.micros)[size]) for c in measured]
         medians = [statistics.median(c.micros[size]) for c in others]
         own = statistics.median(ours.micros[size])
         unit = "GB/s" if large else "us"
@@ -117,22 +114,26 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
-    candidates = [Candidate("default", {}), best_of_grid(args) if args.grid else built_in(2, 1)]
+    candidates = [DEFAULT, best_of_grid(args) if args.grid else built_in(2, 1)]
     for peer in args.peer:
         name, path = peer.split("=", 1)
         candidates.append(Candidate(name, {"NCCL_NET_PLUGIN": path, "NCCL_NET": name}))
-    ours = {"NCCL_NET_PLUGIN": str(Path(args.plugin).resolve()), "NCCL_NET": "nccltune"}
-    candidates.append(Candidate("nccltune", ours))
+    measured = [Timings(candidate) for candidate in [*candidates, nccltune(args.plugin)]]
     for _ in range(args.rounds):
-        for candidate in candidates:
-            call(args, candidate, SMALL)
-            call(args, candidate, LARGE)
+        for timings in measured:
+            call(args, timings, SMALL)
+            call(args, timings, LARGE)
     print(f"n = {args.rounds} rounds, {args.ranks} ranks, {os.cpu_count()} CPUs\n")
-    print(table(candidates))
+    print(table(measured))
     if args.json:
         rows = [
-            {"candidate": c.name, "settings": c.settings, "us": c.micros, "busbw_gb_s": c.busbw}
-            for c in candidates
+            {
+                "candidate": each.candidate.name,
+                "settings": each.candidate.settings,
+                "us": each.micros,
+                "busbw_gb_s": each.busbw,
+            }
+            for each in measured
         ]
         args.json.write_text(json.dumps(rows, indent=1))
 

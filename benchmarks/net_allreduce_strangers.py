@@ -76,9 +76,7 @@ def call(args: argparse.Namespace, candidate: Candidate, ports: str | None) -> L
     """One run of the program; strangers at these ports, if any."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        env = environment(candidate, folder, "INIT,NET")
-        if args.nccl:
-            env["LD_LIBRARY_PATH"] = f"{args.nccl}:{env.get('LD_LIBRARY_PATH', '')}"
+        env = environment(candidate, folder, "INIT,NET", args.nccl)
         program = [args.program, "-b", str(SIZES[0]), "-e", str(SIZES[-1]), "-f", "4", "-g", "1"]
         program += ["-n", str(args.calls), "-w", "5", "-N", str(args.cycles)]
         before = f'echo $$ > "{folder}/pid.$OMPI_COMM_WORLD_RANK"; '

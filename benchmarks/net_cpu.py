@@ -101,9 +101,7 @@ def call(args: argparse.Namespace, curve: Curve, size: int, calls: int, seconds:
     """One call of the program with so many operations of one size, out of place and in place."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        env = environment(curve.candidate, folder)
-        if args.nccl:
-            env["LD_LIBRARY_PATH"] = f"{args.nccl}:{env.get('LD_LIBRARY_PATH', '')}"
+        env = environment(curve.candidate, folder, nccl=args.nccl)
         program = [args.program, "-b", str(size), "-e", str(size), "-g", "1", "-c", "0"]
         program += ["-n", str(calls), "-w", str(WARM_UP)]
         file = f"{folder}/usage."

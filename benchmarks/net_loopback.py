@@ -68,14 +68,20 @@ def pair(text: str) -> tuple[int, int]:
     return int(first), int(second)
 
 
-def environment(candidate: Candidate, log: Path, subsystems: str = "INIT") -> dict[str, str]:
-    """For the ranks of one run; NCCL's log goes into files of that folder."""
+def environment(
+    candidate: Candidate, log: Path, subsystems: str = "INIT", nccl: str | None = None
+) -> dict[str, str]:
+    """For the ranks of one run; NCCL's log goes into files of that folder. `nccl` is the folder of
+    another libnccl.so.2."""
     logs = {
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": subsystems,
         "NCCL_DEBUG_FILE": str(log / "nccl.%p.log"),
     }
-    return os.environ | NODES | logs | candidate.settings
+    env = os.environ | NODES | logs | candidate.settings
+    if nccl:
+        env["LD_LIBRARY_PATH"] = f"{nccl}:{env.get('LD_LIBRARY_PATH', '')}"
+    return env
 
 
 def mpirun(ranks: int, seconds: float, before: str, command: Sequence[str]) -> list[str]:

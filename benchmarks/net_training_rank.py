@@ -62,7 +62,7 @@ def train(args: argparse.Namespace, device: str) -> dict[str, Any]:
         model = model.to(torch.bfloat16)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     # As a user has it: buckets of 25 MiB, which are reduced while the rest is computed.
-    model = DistributedDataParallel(model, device_ids=[rank] if args.device == "cuda" else None)
+    model = DistributedDataParallel(model, device_ids=[device] if args.device == "cuda" else None)
     fused = {"fused": True} if args.device == "cuda" else {}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, **fused)
     guess = nn.CrossEntropyLoss()
@@ -123,8 +123,9 @@ def main() -> None:
     signal.alarm(args.seconds)
     device = "cpu"
     if args.device == "cuda":
-        torch.cuda.set_device(int(os.environ["RANK"]))
-        device = f"cuda:{os.environ['RANK']}"
+        # With fewer GPUs than ranks some share one, best under NVIDIA's MPS.
+        device = f"cuda:{int(os.environ['RANK']) % torch.cuda.device_count()}"
+        torch.cuda.set_device(device)
     torch.distributed.init_process_group(args.backend)
     report = train(args, device)
     args.report.write_text(json.dumps(report))

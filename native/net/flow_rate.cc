@@ -11,12 +11,14 @@ constexpr double kNsPerS = 1e9;
 constexpr int64_t kRoundTripWindowNs = 1'000'000'000;
 // Of the new sample in the mean. A flow that falls behind must be seen within a few chunks.
 constexpr double kWeight = 0.25;
+// A path that is busy for less of the time is not what is waited for.
+constexpr double kBusy = 0.5;
 constexpr uint64_t kSmallestTail = 256 << 10;
 // Enough for the calls that a chunk costs, and for the thread that is woken for its end.
 constexpr double kGoodChunk = 256 << 10;
 // So long a chunk takes: short in a request, and the longer the slower all flows are, for what
 // makes all slow may be that they are many for few CPUs. Chunks that shrink with the rate would
-// then make them slower: 8 flows for one thread went down to 8 KiB and a quarter of the speed.
+// then make them slower: 8 flows for one thread went down to 8 KiB and a third of the speed.
 constexpr double kShortestChunkS = 250e-6;
 constexpr double kLongestChunkS = 4e-3;
 // Beside the path, the peer's thread has to come by; a queue keeps it busy until then.
@@ -38,7 +40,7 @@ FlowRate::Mark FlowRate::Sent(int64_t now_ns, uint64_t undelivered, bool starved
   return {now_ns, delivered_, delivered_ns_, starved};
 }
 
-void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
+void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, int64_t busy_ns) {
   delivered_ += bytes;
   delivered_ns_ = now_ns;
   const int64_t trip = std::max<int64_t>(now_ns - mark.sent_ns, 1);
@@ -47,23 +49,35 @@ void FlowRate::Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark) {
     round_trip_ns_ = trip;
     round_trip_since_ns_ = now_ns;
   }
+  if (!mark.starved && busy_told_ns_ != 0 && now_ns > busy_told_ns_) {
+    const double share =
+        static_cast<double>(busy_ns - busy_ns_) / static_cast<double>(now_ns - busy_told_ns_);
+    busy_ += kWeight * (std::clamp(share, 0.0, 1.0) - busy_);
+  }
+  busy_ns_ = busy_ns;
+  busy_told_ns_ = now_ns;
   const auto interval = static_cast<double>(std::max<int64_t>(now_ns - mark.delivered_ns, 1));
   const double sample = static_cast<double>(delivered_ - mark.delivered) * kNsPerS / interval;
   if (rate_ == 0) {
     rate_ = sample;
-  } else if (!mark.starved || sample > rate_) {
+  } else if ((!mark.starved && busy_ >= kBusy) || sample > rate_) {
     // A flow that had nothing to do tells only that it is at least so fast.
     rate_ += kWeight * (sample - rate_);
   }
 }
 
+double FlowRate::Allowed(double fastest) const {
+  return rate_ <= 0 || busy_ >= kBusy ? rate_ : std::max(rate_, fastest);
+}
+
 uint64_t FlowRate::Cap(double fastest) const {
   // Not by our own round trips: what is under way already is in them, and would allow more of it.
-  const double in_flight = rate_ * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
+  const double allowed = Allowed(fastest);
+  const double in_flight = allowed * (kQueueS + 2 * static_cast<double>(path_ns_) / kNsPerS);
   const double most = 64.0 * (1 << 20);
   const auto wanted = static_cast<uint64_t>(std::min(in_flight, most));
   // Two: one is read while the other is on its way.
-  return std::max(wanted, 2 * FullChunk(rate_, fastest));
+  return std::max(wanted, 2 * FullChunk(allowed, fastest));
 }
 
 int64_t FlowRate::ExpectedBy(const Mark& mark, uint64_t undelivered) const {

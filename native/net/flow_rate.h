@@ -25,10 +25,17 @@ class FlowRate {
   };
 
   Mark Sent(int64_t now_ns, uint64_t undelivered, bool starved);
-  void Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark);
+  // `busy_ns`: the time in all in which bytes of this flow were on their way. A path that had
+  // nothing to carry most of the time is not what was slow: threads were late, and all that is
+  // known is that it is at least so fast.
+  void Acknowledged(int64_t now_ns, uint64_t bytes, const Mark& mark, int64_t busy_ns);
 
   // Bytes per second; 0 before the first acknowledgement.
   double rate() const { return rate_; }
+
+  // What it may carry beside a flow of rate `fastest`: as much, where its path is not what keeps
+  // it.
+  double Allowed(double fastest) const;
 
   // The shortest time from sending to acknowledgement lately; 0 before the first. What was sent
   // before is in it.
@@ -48,6 +55,9 @@ class FlowRate {
   uint64_t delivered_ = 0;
   int64_t delivered_ns_ = 0;
   double rate_ = 0;
+  double busy_ = 1;  // of the time lately, the share in which the path had bytes to carry
+  int64_t busy_ns_ = 0;
+  int64_t busy_told_ns_ = 0;
   int64_t round_trip_ns_ = 0;
   int64_t round_trip_since_ns_ = 0;
   int64_t path_ns_ = 0;

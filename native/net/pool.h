@@ -33,11 +33,17 @@ class Task {
 
   // When to be called at the latest, though nothing is ready; INT64_MAX: never.
   virtual int64_t NextNs() const { return INT64_MAX; }
+
+  // So much is under way that nobody waits for the next piece of it.
+  virtual bool Plenty(int64_t now_ns) const {
+    (void)now_ns;
+    return false;
+  }
 };
 
 class Worker {
  public:
-  // `look_ns`: so long it looks for work before it sleeps.
+  // `look_ns`: so long it looks for work before it sleeps; not at all where there is plenty.
   Worker(int number, int64_t look_ns);
   ~Worker();
   Worker(const Worker&) = delete;
@@ -68,6 +74,7 @@ class Worker {
   void Run();
   bool Turn(int timeout_ms);
   int SleepMs();
+  bool Plenty(int64_t now_ns);
 
   Socket epoll_;
   Socket event_;

@@ -78,6 +78,8 @@ bool Incoming::Work(int64_t now_ns) {
   return up_ && WorkUp(now_ns);
 }
 
+bool Incoming::Plenty(int64_t now_ns) const { return receiver_.Deep(now_ns); }
+
 int64_t Incoming::NextNs() const {
   if (receiver_.failed()) return INT64_MAX;
   return up_ ? NextUpNs() : NowNs() + kNsPerSecond;

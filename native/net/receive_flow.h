@@ -39,6 +39,7 @@ class Incoming : public Task {
   void Ready(uint32_t events) override { told_ |= events; }
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
+  bool Plenty(int64_t now_ns) const override;
 
   Worker& worker() const { return worker_; }
   bool up() const { return up_.load(); }

@@ -68,7 +68,7 @@ abi::Result Receiver::Post(void* data, size_t bytes, Request** request) {
     slot.known = false;
     slot.all = false;
     slot.complete.store(false, std::memory_order_relaxed);
-    ++held_requests_;
+    depth_.Begun(++held_requests_);
     ++counters_.requests;
     // What was quiet before it was waited for says nothing of a stall.
     if (waiting_++ == 0) arrived_ns_ = NowNs();

@@ -83,6 +83,7 @@ class Receiver {
 
   // A posted request waits and nothing has come for a while: what is held may be in the way.
   bool starved(int64_t now_ns) const;
+  bool Deep(int64_t now_ns) const { return depth_.Deep(now_ns); }
   // Keeps a chunk of a request that is not posted. False: there is no room.
   bool Stash(const DataHeader& header, std::vector<std::byte> bytes);
 
@@ -131,6 +132,7 @@ class Receiver {
   alignas(kCacheLine) std::atomic<size_t> waiting_ = 0;  // posted requests that are not complete
   alignas(kCacheLine) std::atomic<uint64_t> posted_ = 0;
   std::atomic<int64_t> arrived_ns_ = 0;
+  Depth depth_;
   std::atomic<abi::Result> error_ = abi::kSuccess;
 
   std::vector<std::unique_ptr<ReceiveFlow>> flows_;

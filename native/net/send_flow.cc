@@ -205,12 +205,9 @@ bool SendFlow::Acknowledge(uint64_t frames, int64_t now_ns) {
   uint64_t bytes = 0;
   for (const Frame& frame : done) bytes += frame.length;
   undelivered_ -= bytes;
-  rate_.Acknowledged(now_ns, bytes, done.back().mark);
-  if (now_ns - path_asked_ns_ > kBetweenTicksNs) {
-    path_asked_ns_ = now_ns;
-    rate_.SetPathRoundTrip(
-        ReadPathFacts(socket_.fd()).value_or(PathFacts()).shortest_round_trip_ns);
-  }
+  const PathFacts path = ReadPathFacts(socket_.fd()).value_or(PathFacts());
+  rate_.Acknowledged(now_ns, bytes, done.back().mark, path.busy_ns);
+  rate_.SetPathRoundTrip(path.shortest_round_trip_ns);
   shared_rate_.store(rate_.rate(), std::memory_order_relaxed);
   stats_.Moved(bytes, count);
   stats_.SetUndelivered(undelivered_);
@@ -375,7 +372,6 @@ void SendFlow::WentDown() {
   writable_ = true;
   notes_ = Notes();
   rate_ = FlowRate();
-  path_asked_ns_ = 0;
   shared_rate_ = 0;
   full_ = false;
   sender_.Owed(owed);

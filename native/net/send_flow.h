@@ -40,6 +40,7 @@ class Outgoing : public Task {
   void Ready(uint32_t events) override { told_ |= events; }
   bool Work(int64_t now_ns) override;
   int64_t NextNs() const override;
+  bool Plenty(int64_t now_ns) const override { return sender_.Deep(now_ns); }
 
   Worker& worker() const { return worker_; }
   bool up() const { return up_.load(); }
@@ -94,6 +95,8 @@ class SendFlow final : public Outgoing {
   SendFlow(Sender& sender, Worker& worker, Dialer dialer);
 
   double rate() const { return shared_rate_.load(std::memory_order_relaxed); }
+  // The same as FlowRate::Allowed; for the thread that works for this flow.
+  double allowed() const { return rate_.Allowed(fastest_); }
   // A frame begins: what is remembered of it.
   FlowRate::Mark Begin(int64_t now_ns, uint64_t length, bool starved);
   int64_t DueNs(const FlowRate::Mark& mark) const;
@@ -148,7 +151,6 @@ class SendFlow final : public Outgoing {
   std::vector<std::byte> rescued_;
   uint64_t reclaims_ = 0;
   int64_t late_look_ns_ = 0;
-  int64_t path_asked_ns_ = 0;
 
   ZeroCopy zero_copy_;
   std::vector<uint64_t> released_;  // of one look at the kernel's reports

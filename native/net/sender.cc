@@ -124,7 +124,7 @@ void Sender::Begin(SendSlot& slot, const void* data, size_t bytes, bool eager) {
       spare_.pop_back();
     }
   }
-  ++held_;
+  depth_.Begun(++held_);
   ++counters_.requests;
 }
 
@@ -204,7 +204,7 @@ std::optional<Sender::Taken> Sender::TakeUncut(SendFlow& flow) {
     }
     flow.SetFastest(rates.fastest);
     const uint64_t left = slot->total - slot->cut;
-    const uint64_t wanted = ChunkFor(flow.rate(), rates, pending_.load(), Granule(slot->total));
+    const uint64_t wanted = ChunkFor(flow.allowed(), rates, pending_.load(), Granule(slot->total));
     const uint64_t length = std::min({left, wanted, uint64_t{kLongestChunk}});
     slot->chunks.push_back({.offset = slot->cut, .length = static_cast<uint32_t>(length)});
     slot->cut += length;

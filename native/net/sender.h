@@ -106,6 +106,7 @@ class Sender {
   bool pending() const { return pending_.load() != 0; }
   // Something was given to bulk flows and is not acknowledged.
   bool owing() const { return owing_.load() != 0; }
+  bool Deep(int64_t now_ns) const { return depth_.Deep(now_ns); }
   uint64_t reclaims() const { return reclaims_.load(); }
   bool express_late() const { return express_late_.load(); }
   // Since when eager messages wait for a word of the peer; INT64_MAX: none does.
@@ -174,6 +175,7 @@ class Sender {
   std::atomic<int64_t> progress_ns_ = 0;
   std::atomic<int64_t> unheard_since_ns_ = INT64_MAX;
   std::atomic<bool> express_late_ = false;
+  Depth depth_;
   alignas(kCacheLine) std::atomic<abi::Result> error_ = abi::kSuccess;
 
   std::vector<std::unique_ptr<SendFlow>> flows_;

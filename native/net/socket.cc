@@ -119,6 +119,10 @@ std::optional<PathFacts> ReadPathFacts(int fd) {
   if (known && info.tcpi_min_rtt != UINT32_MAX) {
     facts.shortest_round_trip_ns = int64_t{info.tcpi_min_rtt} * 1000;
   }
+  // Since Linux 4.9.
+  if (length >= offsetof(tcp_info, tcpi_rwnd_limited) + sizeof(info.tcpi_rwnd_limited)) {
+    facts.busy_ns = static_cast<int64_t>(info.tcpi_busy_time - info.tcpi_rwnd_limited) * 1000;
+  }
   return facts;
 }
 

@@ -70,6 +70,8 @@ class Ending {
 struct PathFacts {
   int64_t shortest_round_trip_ns = 0;  // 0: it does not know
   uint64_t retransmits = 0;            // segments
+  // In all, the time with bytes on their way to a peer that had room for them.
+  int64_t busy_ns = 0;
 };
 // Nothing: it does not say.
 std::optional<PathFacts> ReadPathFacts(int fd);

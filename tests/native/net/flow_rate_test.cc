@@ -16,7 +16,7 @@ constexpr uint64_t kGranule = 8 << 10;
 
 // A flow that is kept `depth` chunks full, and delivers one every `interval_ns`.
 void Deliver(FlowRate& flow, int64_t* now_ns, int chunks, uint64_t bytes, int64_t interval_ns,
-             size_t depth = 2, bool starved = false) {
+             size_t depth = 2, bool starved = false, bool path_waits = true) {
   std::deque<FlowRate::Mark> under_way;
   uint64_t undelivered = 0;
   for (int i = 0; i < chunks; ++i) {
@@ -26,7 +26,7 @@ void Deliver(FlowRate& flow, int64_t* now_ns, int chunks, uint64_t bytes, int64_
     }
     *now_ns += interval_ns;
     undelivered -= bytes;
-    flow.Acknowledged(*now_ns, bytes, under_way.front());
+    flow.Acknowledged(*now_ns, bytes, under_way.front(), path_waits ? *now_ns : 0);
     under_way.pop_front();
   }
 }
@@ -70,13 +70,28 @@ TEST(FlowRate, IsNotLowerForAFlowThatHadNothingToDo) {
   EXPECT_GT(flow.rate(), 5 * before) << "at least so fast it is";
 }
 
+// Two chunks that wait for a thread of the peer, which reads and acknowledges both when it comes
+// by: a rate that followed would allow less, which would make it lower again.
+TEST(FlowRate, IsNotLowerWhereThreadsAreLate) {
+  FlowRate flow;
+  int64_t now = kMs;
+  Deliver(flow, &now, 50, 1'000'000, kMs);
+  const double before = flow.rate();
+  Deliver(flow, &now, 50, 10'000, 2 * kMs, 2, false, false);
+  EXPECT_GT(flow.rate(), before / 3) << "what came before it was seen";
+  EXPECT_EQ(flow.Allowed(8 * before), 8 * before) << "nothing says that it could not carry it";
+  Deliver(flow, &now, 20, 100'000, 10 * kMs);
+  EXPECT_LT(flow.rate(), 2e7) << "the path is what is slow";
+  EXPECT_EQ(flow.Allowed(before), flow.rate());
+}
+
 TEST(FlowRate, TheTimeThatAFlowIsIdleDoesNotCount) {
   FlowRate flow;
   int64_t now = kMs;
   for (int i = 0; i < 20; ++i) {
     const FlowRate::Mark mark = flow.Sent(now, 0, false);
     now += kMs;
-    flow.Acknowledged(now, 100'000, mark);
+    flow.Acknowledged(now, 100'000, mark, now);
     now += 1000 * kMs;
   }
   EXPECT_NEAR(flow.rate(), 1e8, 1e6);
@@ -88,7 +103,7 @@ TEST(FlowRate, TheRoundTripIsTheShortestOfLate) {
   const auto trip = [&](int64_t ns) {
     const FlowRate::Mark mark = flow.Sent(now, 0, false);
     now += ns;
-    flow.Acknowledged(now, 1000, mark);
+    flow.Acknowledged(now, 1000, mark, now);
   };
   trip(3 * kMs);
   EXPECT_EQ(flow.round_trip_ns(), 3 * kMs);
@@ -143,7 +158,7 @@ TEST(FlowRate, MoreBeforeAFrameIsMoreTimeForIt) {
 TEST(FlowRate, ExpectedByDoesNotOverflowForAFlowThatStandsStill) {
   FlowRate flow;
   const FlowRate::Mark mark = flow.Sent(0, 0, false);
-  flow.Acknowledged(3600 * 1000 * kMs, 1, mark);
+  flow.Acknowledged(3600 * 1000 * kMs, 1, mark, 3600 * 1000 * kMs);
   ASSERT_GT(flow.rate(), 0);
   const FlowRate::Mark next = flow.Sent(3600 * 1000 * kMs, 0, false);
   const int64_t expected = flow.ExpectedBy(next, uint64_t{1} << 40);
