@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/decision.h"
+
+namespace nccltune::sendrecv {
+
+bool MayWait(const Circumstances& circumstances, const Policy& policy) {
+  return policy.loose || circumstances.group_receives || circumstances.bytes > policy.eager_limit;
+}
+
+Verdict FirstDecides(Role role, const Circumstances& circumstances, const Policy& policy) {
+  if (!circumstances.possible) return Verdict::kNative;
+  if (role == Role::kReceiver) return Verdict::kPush;
+  return MayWait(circumstances, policy) ? Verdict::kPull : Verdict::kNative;
+}
+
+Sending HowToSend(bool ready, const Circumstances& circumstances, const Policy& policy) {
+  return ready || MayWait(circumstances, policy) ? Sending::kDirect : Sending::kStaged;
+}
+
+}  // namespace nccltune::sendrecv

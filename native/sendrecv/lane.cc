@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/lane.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr uint64_t kVerdictBits = 3;
+constexpr uint64_t kFirstIsReceiver = 4;
+constexpr uint64_t kMet = 8;
+constexpr int kNumberShift = 4;
+// Ahead of every number that is waited for, and not so far that it seems to lie behind.
+constexpr uint32_t kFarAhead = 1U << 30;
+
+// Nothing of the message that had the slot is still to come.
+bool IsOver(const Slot& slot, const Word& word) {
+  if (word.number == 0) return true;
+  if (!word.met) return false;
+  return word.verdict == Verdict::kNative || Reached(slot.done.load(), FlagValue(word.number));
+}
+
+}  // namespace
+
+Word Word::Of(uint64_t packed) {
+  return {.number = packed >> kNumberShift,
+          .verdict = static_cast<Verdict>(packed & kVerdictBits),
+          .first = (packed & kFirstIsReceiver) != 0 ? Role::kReceiver : Role::kSender,
+          .met = (packed & kMet) != 0};
+}
+
+uint64_t Word::Packed() const {
+  return number << kNumberShift | static_cast<uint64_t>(verdict) |
+         (first == Role::kReceiver ? kFirstIsReceiver : 0) | (met ? kMet : 0);
+}
+
+bool LaneEnd::HasRoom() {
+  const Slot& slot = NextSlot();
+  const Word word = Word::Of(slot.word.load());
+  return word.number == next() || IsOver(slot, word) || broken();
+}
+
+bool LaneEnd::Told() const { return Word::Of(NextSlot().word.load()).number == next(); }
+
+bool LaneEnd::Ready() const {
+  const Slot& slot = NextSlot();
+  const Word word = Word::Of(slot.word.load());
+  return word.number == next() && word.verdict == Verdict::kPush &&
+         Reached(slot.ready.load(), FlagValue(next()));
+}
+
+Arrived LaneEnd::Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Verdict verdict) {
+  Slot& slot = NextSlot();
+  Arrived arrived;
+  arrived.number = ++numbers_;
+  arrived.mine = {
+      .bytes = bytes, .before = messages_++, .allocation = allocation, .offset = offset};
+  slot.halves[static_cast<size_t>(role_)] = arrived.mine;
+
+  uint64_t packed = slot.word.load();
+  if (Word::Of(packed).number != arrived.number) {
+    const Word mine = {.number = arrived.number, .verdict = verdict, .first = role_, .met = false};
+    if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
+      arrived.first = true;
+      arrived.verdict = verdict;
+      return arrived;
+    }
+  }
+  // Whoever was first has decided, and its half was there before.
+  Word word = Word::Of(packed);
+  arrived.verdict = word.verdict;
+  arrived.theirs = slot.halves[static_cast<size_t>(Other(role_))];
+  word.met = true;
+  slot.word.store(word.Packed());
+  return arrived;
+}
+
+void LaneEnd::Break() {
+  memory_.broken.store(1);
+  for (Slot& slot : memory_.slots) {
+    const uint32_t value = FlagValue(Word::Of(slot.word.load()).number) + kFarAhead;
+    slot.ready.store(value);
+    slot.done.store(value);
+  }
+}
+
+}  // namespace nccltune::sendrecv

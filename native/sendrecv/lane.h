@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The messages from one rank to another, as both see them: a ring of slots in memory that they
+// share. A message is decided once, by whoever comes first.
+#ifndef NCCLTUNE_SENDRECV_LANE_H_
+#define NCCLTUNE_SENDRECV_LANE_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "sendrecv/driver.h"
+
+namespace nccltune::sendrecv {
+
+enum class Role : uint8_t { kSender, kReceiver };
+inline Role Other(Role role) { return role == Role::kSender ? Role::kReceiver : Role::kSender; }
+
+enum class Verdict : uint8_t {
+  kNative,  // NCCL carries it
+  kPush,    // the receiver was first: the sender copies
+  kPull,    // the sender was first: the receiver copies
+};
+
+// What one side tells of a message.
+struct Half {
+  uint64_t bytes = 0;
+  uint64_t before = 0;      // messages of any size on this lane before it
+  uint64_t allocation = 0;  // known to both by this number
+  uint64_t offset = 0;      // of the first byte in it
+};
+
+// The state of a message: its number, what was decided, by whom, and whether the other came, too.
+struct Word {
+  uint64_t number = 0;  // from 1; 0: nothing was here
+  Verdict verdict = Verdict::kNative;
+  Role first = Role::kSender;
+  bool met = false;
+
+  static Word Of(uint64_t packed);
+  uint64_t Packed() const;
+};
+
+struct Slot {
+  alignas(64) std::atomic<uint64_t> word = 0;
+  std::array<Half, 2> halves;  // by Role; each is its side's until the word tells of it
+  alignas(64) Flag ready = 0;  // the first's stream is there
+  alignas(64) Flag done = 0;   // the bytes are
+};
+
+// In shared memory, all zero at first.
+struct LaneMemory {
+  static constexpr uint64_t kSlots = 1024;
+  alignas(64) std::atomic<uint32_t> broken = 0;
+  std::array<Slot, kSlots> slots;
+
+  Slot& Of(uint64_t number) { return slots[number % kSlots]; }
+};
+
+// What was found out by arriving.
+struct Arrived {
+  uint64_t number = 0;
+  bool first = false;
+  Verdict verdict = Verdict::kNative;
+  Half mine;
+  Half theirs;  // where the other was first
+};
+
+// One side's end. Not for several threads at once.
+class LaneEnd {
+ public:
+  LaneEnd(LaneMemory& memory, Role role) : memory_(memory), role_(role) {}
+
+  Role role() const { return role_; }
+  LaneMemory& memory() const { return memory_; }
+
+  // A message that is too small for a slot goes by.
+  void Pass() { ++messages_; }
+
+  // The next message is about to be told of: its slot is free. False: the peer is a whole ring of
+  // messages behind, or its GPU is.
+  bool HasRoom();
+  // Whether the other has told of it already.
+  bool Told() const;
+  // And, in a push, the receiver's stream is there.
+  bool Ready() const;
+  // Tells of the next message, and decides it with `verdict` where the other did not.
+  Arrived Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Verdict verdict);
+
+  // All waits end, of both sides, and none begins. From any thread.
+  void Break();
+  bool broken() const { return memory_.broken.load() != 0; }
+
+ private:
+  uint64_t next() const { return numbers_ + 1; }
+  Slot& NextSlot() const { return memory_.Of(next()); }
+
+  LaneMemory& memory_;
+  Role role_;
+  uint64_t numbers_ = 0;   // messages that had a slot
+  uint64_t messages_ = 0;  // of any size
+};
+
+// Flags count in the numbers of messages.
+inline uint32_t FlagValue(uint64_t number) { return static_cast<uint32_t>(number); }
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_LANE_H_

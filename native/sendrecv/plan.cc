@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/plan.h"
+
+#include <algorithm>
+
+namespace nccltune::sendrecv {
+namespace {
+
+Operation Write(size_t stream, const Part& part, Flag* flag) {
+  return {.kind = Operation::Kind::kWrite, .stream = stream, .flag = flag, .value = part.value};
+}
+
+Operation Wait(size_t stream, const Part& part, Flag* flag) {
+  return {.kind = Operation::Kind::kWait, .stream = stream, .flag = flag, .value = part.value};
+}
+
+Operation Copy(size_t stream, DeviceAddress to, DeviceAddress from, uint64_t bytes) {
+  return {.kind = Operation::Kind::kCopy, .stream = stream, .to = to, .from = from, .bytes = bytes};
+}
+
+bool Is(const Part& part, Part::Kind kind) { return part.kind == kind; }
+
+// Builds one plan.
+class Planner {
+ public:
+  Planner(std::span<const Part> parts, bool native) : parts_(parts) {
+    plan_.streams.push_back({});
+    std::vector<size_t> lanes;
+    bool staged = false;
+    for (const Part& part : parts) {
+      if (Is(part, Part::Kind::kAwait)) continue;
+      staged = staged || Is(part, Part::Kind::kStaged);
+      if (std::ranges::count(lanes, part.lane) == 0) lanes.push_back(part.lane);
+    }
+    // One lane alone needs no stream of its own: what is behind it waits for peers only, who have
+    // our `ready` by then.
+    here_ = lanes.size() == 1 && !native && !staged;
+  }
+
+  Plan Make() {
+    for (const Part& part : parts_) {
+      if (Is(part, Part::Kind::kAwait)) Add(Write(0, part, part.ready));
+    }
+    for (const Part& part : parts_) {
+      if (Is(part, Part::Kind::kCopy)) Send(part, here_ ? 0 : Forked(part.lane), part.from);
+      if (Is(part, Part::Kind::kStaged)) SendStaged(part);
+    }
+    for (size_t stream = 1; stream < plan_.streams.size(); ++stream) {
+      if (marked_[stream]) {
+        plan_.after.push_back({.kind = Operation::Kind::kJoin, .stream = stream});
+      }
+    }
+    for (const Part& part : parts_) {
+      if (Is(part, Part::Kind::kAwait)) plan_.after.push_back(Wait(0, part, part.done));
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  void Add(const Operation& operation) { plan_.before.push_back(operation); }
+  void AddFork(size_t stream, size_t other) {
+    Add({.kind = Operation::Kind::kFork, .stream = stream, .other = other});
+  }
+  // The last mark of a stream counts.
+  void Mark(size_t stream) {
+    if (stream == 0) return;
+    marked_[stream] = true;
+    Add({.kind = Operation::Kind::kMark, .stream = stream});
+  }
+
+  // A stream of the plan; true: it is new in it.
+  bool Find(PlanStream wanted, size_t* stream) {
+    const auto first = plan_.streams.begin() + 1;
+    const auto found = std::find(first, plan_.streams.end(), wanted);
+    *stream = static_cast<size_t>(found - plan_.streams.begin());
+    if (found != plan_.streams.end()) return false;
+    plan_.streams.push_back(wanted);
+    marked_.resize(plan_.streams.size());
+    return true;
+  }
+  size_t Forked(size_t lane, bool staging = false) {
+    size_t stream = 0;
+    if (Find({.lane = lane, .staging = staging}, &stream)) AddFork(stream, 0);
+    return stream;
+  }
+
+  void Send(const Part& part, size_t stream, DeviceAddress from) {
+    if (!part.there) Add(Wait(stream, part, part.ready));
+    Add(Copy(stream, part.to, from, part.bytes));
+    Add(Write(stream, part, part.done));
+    // What was staged is over for the application before it is sent.
+    if (Is(part, Part::Kind::kCopy)) Mark(stream);
+  }
+
+  void SendStaged(const Part& part) {
+    const size_t staging = Forked(part.lane, true);
+    for (const Staging::Before& other : part.before) {
+      Add({.kind = Operation::Kind::kWait,
+           .stream = staging,
+           .flag = other.done,
+           .value = other.value});
+    }
+    Add(Copy(staging, part.staging, part.from, part.bytes));
+    Mark(staging);
+    size_t stream = 0;
+    Find({.lane = part.lane, .staging = false}, &stream);
+    AddFork(stream, staging);
+    Send(part, stream, part.staging);
+  }
+
+  std::span<const Part> parts_;
+  bool here_ = false;
+  Plan plan_;
+  std::vector<bool> marked_ = {false};
+};
+
+}  // namespace
+
+Plan MakePlan(std::span<const Part> parts, bool native) { return Planner(parts, native).Make(); }
+
+}  // namespace nccltune::sendrecv

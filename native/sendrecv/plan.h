@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From the decided messages of a group to operations in streams. Pure; why in this order is in
+// docs/design/sendrecv.md.
+#ifndef NCCLTUNE_SENDRECV_PLAN_H_
+#define NCCLTUNE_SENDRECV_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sendrecv/driver.h"
+#include "sendrecv/staging.h"
+
+namespace nccltune::sendrecv {
+
+// A message as this side has to carry it out.
+struct Part {
+  enum class Kind : uint8_t {
+    kAwait,   // [ready] and wait for `done`: the other copies
+    kCopy,    // wait for `ready`, copy, `done`
+    kStaged,  // copy to `staging` and go on; what kCopy does, from there, beside
+  };
+  Kind kind = Kind::kAwait;
+  size_t lane = 0;  // parts of a lane stay in order; those of two do not wait for each other
+  Flag* ready = nullptr;
+  Flag* done = nullptr;
+  uint32_t value = 0;
+  DeviceAddress to = 0;
+  DeviceAddress from = 0;
+  DeviceAddress staging = 0;
+  std::vector<Staging::Before> before;  // until `staging` is free
+  uint64_t bytes = 0;
+  bool there = false;  // `ready` was seen already
+};
+
+struct Operation {
+  enum class Kind : uint8_t {
+    kWrite,
+    kWait,
+    kCopy,
+    kFork,  // `stream` goes on when `other` is here
+    kMark,  // the application's will wait until `stream` is here
+    kJoin,  // and does
+  };
+  Kind kind = Kind::kWrite;
+  size_t stream = 0;  // of the plan's
+  size_t other = 0;
+  Flag* flag = nullptr;
+  uint32_t value = 0;
+  DeviceAddress to = 0;
+  DeviceAddress from = 0;
+  uint64_t bytes = 0;
+};
+
+// A lane has two streams beside the application's: to its peer, where copies may wait long, and to
+// its staging memory, where they wait for room only.
+struct PlanStream {
+  size_t lane = 0;
+  bool staging = false;
+  bool operator==(const PlanStream&) const = default;
+};
+
+struct Plan {
+  // NCCL's part of the group is started between the two.
+  std::vector<Operation> before;
+  std::vector<Operation> after;
+  // The first is the application's, whatever it says.
+  std::vector<PlanStream> streams;
+};
+
+// `native`: NCCL carries some messages of the group.
+Plan MakePlan(std::span<const Part> parts, bool native);
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_PLAN_H_

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/lane.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+struct Pair {
+  std::unique_ptr<LaneMemory> memory = std::make_unique<LaneMemory>();
+  LaneEnd sender{*memory, Role::kSender};
+  LaneEnd receiver{*memory, Role::kReceiver};
+};
+
+TEST(Lane, AWordKeepsWhatItIsMadeOf) {
+  for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) {
+    for (const Verdict verdict : {Verdict::kNative, Verdict::kPush, Verdict::kPull}) {
+      for (const Role first : {Role::kSender, Role::kReceiver}) {
+        for (const bool met : {false, true}) {
+          const Word word = {.number = number, .verdict = verdict, .first = first, .met = met};
+          const Word again = Word::Of(word.Packed());
+          EXPECT_EQ(again.number, number);
+          EXPECT_EQ(again.verdict, verdict);
+          EXPECT_EQ(again.first, first);
+          EXPECT_EQ(again.met, met);
+        }
+      }
+    }
+  }
+}
+
+TEST(Lane, TheFirstDecidesAndTheSecondFollows) {
+  Pair pair;
+  const Arrived first = pair.receiver.Arrive(kMiB, 7, 512, Verdict::kPush);
+  EXPECT_TRUE(first.first);
+  EXPECT_EQ(first.number, 1U);
+  EXPECT_TRUE(pair.sender.Told());
+  const Arrived second = pair.sender.Arrive(kMiB, 8, 0, Verdict::kNative);
+  EXPECT_FALSE(second.first);
+  EXPECT_EQ(second.number, 1U);
+  EXPECT_EQ(second.verdict, Verdict::kPush);
+  EXPECT_EQ(second.theirs.allocation, 7U);
+  EXPECT_EQ(second.theirs.offset, 512U);
+  EXPECT_EQ(second.theirs.bytes, kMiB);
+}
+
+TEST(Lane, IsReadyOnceTheReceiversStreamIsThere) {
+  Pair pair;
+  EXPECT_FALSE(pair.sender.Ready());
+  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
+  EXPECT_FALSE(pair.sender.Ready());
+  pair.memory->Of(1).ready = FlagValue(1);
+  EXPECT_TRUE(pair.sender.Ready());
+  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_FALSE(pair.sender.Ready()) << "of the next one nothing is known";
+}
+
+TEST(Lane, CountsWhatIsTooSmallForASlot) {
+  Pair pair;
+  pair.sender.Pass();
+  pair.sender.Pass();
+  pair.receiver.Pass();
+  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  const Arrived second = pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_EQ(second.theirs.before, 2U);
+  EXPECT_EQ(second.mine.before, 1U);
+}
+
+TEST(Lane, ASlotIsUsedAgainWhenItsMessageIsOver) {
+  Pair pair;
+  for (uint64_t i = 1; i <= LaneMemory::kSlots; ++i) {
+    ASSERT_TRUE(pair.receiver.HasRoom());
+    pair.receiver.Arrive(kMiB, 0, 0, i == 1 ? Verdict::kPush : Verdict::kNative);
+  }
+  EXPECT_FALSE(pair.receiver.HasRoom()) << "nobody has come for the first";
+  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_FALSE(pair.receiver.HasRoom()) << "its bytes are not there";
+  pair.memory->Of(1).done = FlagValue(1);
+  EXPECT_TRUE(pair.receiver.HasRoom());
+  // The second is NCCL's: over when both have told of it.
+  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_FALSE(pair.receiver.HasRoom());
+  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_TRUE(pair.receiver.HasRoom());
+}
+
+TEST(Lane, BreakingEndsEveryWait) {
+  Pair pair;
+  for (uint64_t i = 1; i <= LaneMemory::kSlots + 3; ++i) {
+    pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
+    pair.sender.Arrive(kMiB, 0, 0, Verdict::kPush);
+    if (i <= 3) pair.memory->Of(i).done = FlagValue(i);
+  }
+  pair.sender.Break();
+  EXPECT_TRUE(pair.receiver.broken());
+  EXPECT_TRUE(pair.receiver.HasRoom());
+  for (uint64_t i = 4; i <= LaneMemory::kSlots + 3; ++i) {
+    EXPECT_TRUE(Reached(pair.memory->Of(i).ready, FlagValue(i)));
+    EXPECT_TRUE(Reached(pair.memory->Of(i).done, FlagValue(i)));
+  }
+  // One that was told of just then.
+  const uint64_t next = LaneMemory::kSlots + 4;
+  EXPECT_TRUE(Reached(pair.memory->Of(next).done, FlagValue(next)));
+}
+
+TEST(Lane, FlagsCountOnBeyondTheirWidth) {
+  EXPECT_TRUE(Reached(FlagValue((uint64_t{1} << 32) + 5), FlagValue((uint64_t{1} << 32) - 5)));
+  EXPECT_FALSE(Reached(FlagValue((uint64_t{1} << 32) - 5), FlagValue((uint64_t{1} << 32) + 5)));
+}
+
+// Both at once, many times: always one is first, and both know the same.
+TEST(Lane, TwoThatComeAtOnceAgree) {
+  constexpr uint64_t kMessages = 20'000;
+  Pair pair;
+  std::array<std::vector<Arrived>, 2> seen;
+  const auto run = [&](LaneEnd& end, Verdict verdict) {
+    std::vector<Arrived>& mine = seen[static_cast<size_t>(end.role())];
+    mine.reserve(kMessages);
+    for (uint64_t i = 1; i <= kMessages; ++i) {
+      while (!end.HasRoom()) std::this_thread::yield();
+      mine.push_back(end.Arrive(i, i, 2 * i, verdict));
+      if (!mine.back().first) pair.memory->Of(i).done = FlagValue(i);
+    }
+  };
+  std::thread other([&] { run(pair.sender, Verdict::kPull); });
+  run(pair.receiver, Verdict::kPush);
+  other.join();
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    const Arrived& sender = seen[0][i];
+    const Arrived& receiver = seen[1][i];
+    ASSERT_NE(sender.first, receiver.first) << i;
+    ASSERT_EQ(sender.verdict, receiver.verdict) << i;
+    ASSERT_EQ(sender.verdict, sender.first ? Verdict::kPull : Verdict::kPush);
+    const Arrived& second = sender.first ? receiver : sender;
+    ASSERT_EQ(second.theirs.bytes, i + 1);
+    ASSERT_EQ(second.theirs.offset, 2 * (i + 1));
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/native_model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace nccltune::sendrecv {
+
+std::shared_ptr<NativeLane::Message> NativeLane::At(size_t index) {
+  while (messages_.size() <= index) messages_.push_back(std::make_shared<Message>());
+  return messages_[index];
+}
+
+std::shared_ptr<NativeLane::Message> NativeLane::Next(Role role) {
+  const std::scoped_lock lock(mutex_);
+  return At(next_[static_cast<size_t>(role)]++);
+}
+
+void NativeLane::Begin(Message& message, Role role, std::vector<uint8_t> data, bool eager) {
+  const std::scoped_lock lock(mutex_);
+  if (role == Role::kReceiver) {
+    message.receive_begun = true;
+  } else {
+    message.send_begun = true;
+    message.eager = eager;
+    message.bytes = data.size();
+    message.data = std::move(data);
+  }
+  Advance();
+}
+
+// In order: what is behind a message that cannot go on waits with it.
+void NativeLane::Advance() {
+  for (; first_ < messages_.size(); ++first_) {
+    Message& message = *messages_[first_];
+    if (!message.send_begun || !message.receive_begun) break;
+    message.delivered = true;
+    if (message.buffered) held_ -= message.bytes;
+  }
+  for (size_t i = first_; i < messages_.size(); ++i) {
+    Message& message = *messages_[i];
+    if (message.buffered) continue;
+    if (!message.send_begun || !message.eager || held_ + message.bytes > capacity_) break;
+    message.buffered = true;
+    held_ += message.bytes;
+  }
+}
+
+bool NativeLane::Over(const Message& message, Role role) {
+  const std::scoped_lock lock(mutex_);
+  Advance();
+  return message.delivered || (role == Role::kSender && message.buffered);
+}
+
+bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls) {
+  struct Part {
+    NativeCall call;
+    std::shared_ptr<NativeLane::Message> message;
+  };
+  const bool receives = std::ranges::any_of(
+      calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });
+  auto parts = std::make_shared<std::vector<Part>>();
+  for (const NativeCall& call : calls) {
+    parts->push_back({call, call.lane->Next(call.role)});
+  }
+  const auto begin = [parts, &driver, eager = !receives] {
+    for (const Part& part : *parts) {
+      std::vector<uint8_t> data;
+      if (part.call.role == Role::kSender) {
+        data.resize(part.call.bytes);
+        driver.Read(part.call.address, data.data(), data.size());
+      }
+      part.call.lane->Begin(*part.message, part.call.role, std::move(data), eager);
+    }
+  };
+  const auto over = [parts] {
+    return std::ranges::all_of(*parts, [](const Part& part) {
+      return part.call.lane->Over(*part.message, part.call.role);
+    });
+  };
+  const auto receive = [parts, &driver] {
+    for (const Part& part : *parts) {
+      if (part.call.role == Role::kSender) continue;
+      driver.Write(part.call.address, part.message->data.data(), part.message->data.size());
+    }
+  };
+  return driver.Kernel(stream, begin) && driver.Kernel(stream, receive, over);
+}
+
+}  // namespace nccltune::sendrecv

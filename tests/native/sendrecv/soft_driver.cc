@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/soft_driver.h"
+
+#include <cstring>
+#include <utility>
+
+namespace nccltune::sendrecv {
+namespace {
+
+// Handles are numbers that are never given again, so that an old one is found out.
+uint64_t NumberOf(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+void* HandleOf(uint64_t number) { return reinterpret_cast<void*>(number); }
+
+}  // namespace
+
+SoftDriver::SoftDriver(SoftMachine& machine, size_t context, int process, int gpu)
+    : machine_(machine), context_(context), process_(process), gpu_(gpu) {}
+
+void SoftDriver::Error(const std::string& text) {
+  if (killed_) return;
+  machine_.engine_.errors().push_back("GPU " + std::to_string(gpu_) + ", process " +
+                                      std::to_string(process_) + ": " + text);
+}
+
+bool SoftDriver::Takes(Stream stream, const char* call) {
+  const uint64_t number = NumberOf(stream);
+  const std::string text = std::string(call) + ": stream " + std::to_string(number);
+  if (!machine_.engine_.HasStream(context_, number)) {
+    Error(text + " is none of this driver's");
+    return false;
+  }
+  if (capturing_.contains(number)) {
+    Error(text + " is under capture");
+    return false;
+  }
+  return true;
+}
+
+bool SoftDriver::Refuses() {
+  if (!refuse_after_) return false;
+  if (*refuse_after_ > 0) {
+    --*refuse_after_;
+    return false;
+  }
+  refuse_after_.reset();
+  return true;
+}
+
+void SoftDriver::RefuseAfter(size_t calls) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  refuse_after_ = calls;
+}
+
+void SoftDriver::Kill() {
+  {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    machine_.engine_.Kill(process_);
+    for (const auto& driver : machine_.drivers_) driver->killed_ |= driver->process_ == process_;
+  }
+  machine_.changed_.notify_all();
+}
+
+bool SoftDriver::Enqueue(Stream stream, const char* call, Work work) {
+  {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    if (!Takes(stream, call)) return false;
+    // A kernel is the test's own.
+    if (!std::holds_alternative<work::Kernel>(work) && Refuses()) return false;
+    machine_.engine_.Enqueue(NumberOf(stream), std::move(work));
+  }
+  machine_.changed_.notify_all();
+  return true;
+}
+
+Stream SoftDriver::NewStream() {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return HandleOf(machine_.engine_.NewStream(context_));
+}
+
+void SoftDriver::DeleteStream(Stream stream) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  if (!Takes(stream, "DeleteStream")) return;
+  machine_.engine_.DeleteStream(NumberOf(stream));
+}
+
+Event SoftDriver::NewEvent() {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  events_[++machine_.events_] = nullptr;
+  return HandleOf(machine_.events_);
+}
+
+void SoftDriver::DeleteEvent(Event event) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  if (events_.erase(NumberOf(event)) == 0) {
+    Error("DeleteEvent: event " + std::to_string(NumberOf(event)) + " is none of this driver's");
+  }
+}
+
+bool SoftDriver::Record(Event event, Stream stream) {
+  {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    if (!Takes(stream, "Record") || Refuses()) return false;
+    const auto found = events_.find(NumberOf(event));
+    if (found == events_.end()) {
+      Error("Record: event " + std::to_string(NumberOf(event)) + " is none of this driver's");
+      return false;
+    }
+    auto mark = std::make_shared<Mark>(Mark{.stream = NumberOf(stream)});
+    found->second = mark;
+    machine_.engine_.Enqueue(NumberOf(stream), work::Record{std::move(mark)});
+  }
+  machine_.changed_.notify_all();
+  return true;
+}
+
+bool SoftDriver::WaitEvent(Stream stream, Event event) {
+  {
+    const SoftMachine::Lock lock(machine_.mutex_);
+    if (!Takes(stream, "WaitEvent") || Refuses()) return false;
+    for (const auto& driver : machine_.drivers_) {
+      const auto found = driver->events_.find(NumberOf(event));
+      if (driver->process_ != process_ || found == driver->events_.end()) continue;
+      // What never was recorded is over, as in CUDA.
+      if (found->second == nullptr) return true;
+      machine_.engine_.Enqueue(NumberOf(stream), work::WaitEvent{found->second});
+      machine_.changed_.notify_all();
+      return true;
+    }
+    Error("WaitEvent: event " + std::to_string(NumberOf(event)) + " is none of this process's");
+  }
+  return false;
+}
+
+bool SoftDriver::Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) {
+  return Enqueue(stream, "Copy", work::Copy{.to = to, .from = from, .bytes = bytes});
+}
+
+bool SoftDriver::WriteValue(Stream stream, Flag& flag, uint32_t value) {
+  return Enqueue(stream, "WriteValue", work::WriteValue{.flag = &flag, .value = value});
+}
+
+bool SoftDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
+  return Enqueue(stream, "WaitValue", work::WaitValue{.flag = &flag, .value = value});
+}
+
+bool SoftDriver::Kernel(Stream stream, std::function<void()> body, std::function<bool()> until) {
+  return Enqueue(stream, "Kernel",
+                 work::Kernel{.body = std::move(body), .until = std::move(until)});
+}
+
+bool SoftDriver::Capturing(Stream stream) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return capturing_.contains(NumberOf(stream));
+}
+
+void SoftDriver::SetCapturing(Stream stream, bool capturing) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  if (capturing) {
+    capturing_.insert(NumberOf(stream));
+  } else {
+    capturing_.erase(NumberOf(stream));
+  }
+}
+
+bool SoftDriver::Synchronize(Stream stream, std::chrono::milliseconds limit) {
+  return machine_.Synchronize(NumberOf(stream), limit);
+}
+
+DeviceAddress SoftDriver::Allocate(size_t bytes) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return machine_.engine_.memory().Allocate(process_, gpu_, bytes);
+}
+
+bool SoftDriver::AllocateAt(DeviceAddress at, size_t bytes) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return machine_.engine_.memory().AllocateAt(process_, gpu_, at, bytes);
+}
+
+void SoftDriver::Free(DeviceAddress address) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  if (!machine_.engine_.memory().Free(process_, address)) {
+    Error("Free: no allocation of this process starts at " + Hex(address));
+  }
+}
+
+DeviceAddress SoftDriver::Import(const SoftDriver& owner, DeviceAddress address) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  return machine_.engine_.memory().Import(process_, owner.process_, address);
+}
+
+void SoftDriver::Unmap(DeviceAddress start) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  if (!machine_.engine_.memory().Unmap(process_, start)) {
+    Error("Unmap: no import of this process starts at " + Hex(start));
+  }
+}
+
+uint8_t* SoftDriver::Find(DeviceAddress address, size_t bytes, const char* call) {
+  std::string why;
+  uint8_t* const found = machine_.engine_.memory().Find(process_, address, bytes, why);
+  if (found == nullptr) {
+    Error(std::string(call) + ": " + std::to_string(bytes) + " bytes at " + Hex(address) + ": " +
+          why);
+  }
+  return found;
+}
+
+bool SoftDriver::Read(DeviceAddress from, void* to, size_t bytes) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  const uint8_t* const found = Find(from, bytes, "Read");
+  if (found == nullptr) return false;
+  if (bytes > 0) std::memcpy(to, found, bytes);
+  return true;
+}
+
+bool SoftDriver::Write(DeviceAddress to, const void* from, size_t bytes) {
+  const SoftMachine::Lock lock(machine_.mutex_);
+  uint8_t* const found = Find(to, bytes, "Write");
+  if (found == nullptr) return false;
+  if (bytes > 0) std::memcpy(found, from, bytes);
+  return true;
+}
+
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/soft_engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr size_t kMostPieces = 6;
+constexpr uint64_t kUndrawn = std::numeric_limits<uint64_t>::max();
+
+bool Satisfied(const Work& work) {
+  if (const auto* value = std::get_if<work::WaitValue>(&work)) {
+    return Reached(value->flag->load(std::memory_order_acquire), value->value);
+  }
+  if (const auto* event = std::get_if<work::WaitEvent>(&work)) return event->mark->done;
+  return true;
+}
+
+}  // namespace
+
+SoftEngine::SoftEngine(int gpus, unsigned delay_bits)
+    : delay_bits_(delay_bits), copy_engines_(static_cast<size_t>(gpus)) {}
+
+void SoftEngine::NewContext(int process, int gpu, size_t hardware_queues) {
+  Context context;
+  context.process = process;
+  context.gpu = gpu;
+  for (size_t i = 0; i < hardware_queues; ++i) {
+    context.queues.push_back(queues_.emplace_back(std::make_shared<Queue>()));
+  }
+  contexts_.push_back(std::move(context));
+}
+
+uint64_t SoftEngine::NewStream(size_t context_number) {
+  Context& context = contexts_[context_number];
+  auto stream = std::make_unique<StreamState>();
+  stream->number = ++numbers_;
+  stream->context = context_number;
+  if (context.queues.empty()) {
+    stream->queue = queues_.emplace_back(std::make_shared<Queue>());
+  } else {
+    stream->queue = context.queues[context.next_queue++ % context.queues.size()];
+  }
+  streams_.push_back(stream.get());
+  return by_number_.emplace(stream->number, std::move(stream)).first->first;
+}
+
+bool SoftEngine::DeleteStream(uint64_t stream) {
+  const auto found = by_number_.find(stream);
+  if (found == by_number_.end() || found->second->deleted) return false;
+  found->second->deleted = true;
+  if (found->second->pending == 0) Forget(*found->second);
+  return true;
+}
+
+void SoftEngine::Forget(const StreamState& stream) {
+  std::erase(streams_, &stream);
+  if (contexts_[stream.context].queues.empty()) std::erase(queues_, stream.queue);
+  by_number_.erase(stream.number);
+}
+
+bool SoftEngine::HasStream(size_t context, uint64_t stream) const {
+  const auto found = by_number_.find(stream);
+  return found != by_number_.end() && !found->second->deleted && found->second->context == context;
+}
+
+void SoftEngine::Enqueue(uint64_t stream, Work work) {
+  StreamState& state = *by_number_.at(stream);
+  ++state.pending;
+  ++pending_;
+  Queue& queue = *state.queue;
+  if (queue.operations.empty()) queue.due = kUndrawn;
+  queue.operations.push_back({.stream = &state, .work = std::move(work)});
+}
+
+void SoftEngine::Kill(int process) {
+  memory_.Kill(process);
+  const std::vector<StreamState*> streams = streams_;
+  for (StreamState* stream : streams) {
+    const Context& context = contexts_[stream->context];
+    if (context.process != process) continue;
+    size_t dropped = std::erase_if(stream->queue->operations, [&](const Operation& operation) {
+      return operation.stream == stream;
+    });
+    stream->queue->due = kUndrawn;
+    if (stream->running && !stream->in_body) {
+      std::erase(copy_engines_[static_cast<size_t>(context.gpu)], stream);
+      stream->running.reset();
+      ++dropped;
+    }
+    stream->pending -= dropped;
+    pending_ -= dropped;
+    stream->deleted = true;
+    if (stream->pending == 0) Forget(*stream);
+  }
+}
+
+bool SoftEngine::Idle(uint64_t stream) const {
+  const auto found = by_number_.find(stream);
+  return found == by_number_.end() || found->second->pending == 0;
+}
+
+bool SoftEngine::CanStart(const Queue& queue) const {
+  if (queue.operations.empty()) return false;
+  const Operation& front = queue.operations.front();
+  return !front.stream->running && Satisfied(front.work);
+}
+
+bool SoftEngine::CanGoOn(const StreamState& stream) const {
+  if (!stream.running || stream.in_body) return false;
+  if (const auto* kernel = std::get_if<work::Kernel>(&*stream.running)) {
+    return !kernel->until || kernel->until();
+  }
+  const int gpu = contexts_[stream.context].gpu;
+  return copy_engines_[static_cast<size_t>(gpu)].front() == &stream;
+}
+
+bool SoftEngine::CanMove(size_t actor) const {
+  return actor < queues_.size() ? CanStart(*queues_[actor])
+                                : CanGoOn(*streams_[actor - queues_.size()]);
+}
+
+uint64_t& SoftEngine::Due(size_t actor) {
+  return actor < queues_.size() ? queues_[actor]->due : streams_[actor - queues_.size()]->due;
+}
+
+bool SoftEngine::Moves() const {
+  if (bodies_ > 0) return true;
+  for (size_t actor = 0; actor < actors(); ++actor) {
+    if (CanMove(actor)) return true;
+  }
+  return false;
+}
+
+// Half of them at once, the others from short to very long, so that one is late for all others.
+uint64_t SoftEngine::Delay(Random& random) const {
+  const uint64_t drawn = random();
+  if (delay_bits_ == 0 || (drawn & 1) == 0) return 0;
+  const uint64_t bits = 1 + (drawn >> 1) % 64 % delay_bits_;
+  return (drawn >> 8) & ((uint64_t{1} << bits) - 1);
+}
+
+std::optional<size_t> SoftEngine::Choose(Random& random) {
+  const size_t count = actors();
+  if (count == 0) return std::nullopt;
+  std::optional<size_t> earliest;
+  const size_t first = random() % count;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t actor = (first + i) % count;
+    if (!CanMove(actor)) continue;
+    uint64_t& due = Due(actor);
+    if (due == kUndrawn) due = now_ + Delay(random);
+    if (due <= now_) return actor;
+    if (!earliest || due < Due(*earliest)) earliest = actor;
+  }
+  if (earliest) now_ = Due(*earliest);
+  return earliest;
+}
+
+bool SoftEngine::Step(Random& random, Body& body) {
+  const std::optional<size_t> actor = Choose(random);
+  if (!actor) return false;
+  ++now_;
+  Due(*actor) = kUndrawn;
+  if (*actor < queues_.size()) {
+    Start(*queues_[*actor], random);
+  } else {
+    GoOn(*streams_[*actor - queues_.size()], body);
+  }
+  return true;
+}
+
+void SoftEngine::Start(Queue& queue, Random& random) {
+  Operation operation = std::move(queue.operations.front());
+  queue.operations.pop_front();
+  StreamState& stream = *operation.stream;
+  if (auto* copy = std::get_if<work::Copy>(&operation.work)) {
+    copy->pieces =
+        std::clamp<size_t>(random() % kMostPieces + 1, 1, std::max(copy->bytes, size_t{1}));
+    copy->first = random() % copy->pieces;
+    copy->backwards = random() % 2 == 0;
+    copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].push_back(&stream);
+  } else if (!std::holds_alternative<work::Kernel>(operation.work)) {
+    if (auto* write = std::get_if<work::WriteValue>(&operation.work)) {
+      write->flag->store(write->value, std::memory_order_release);
+    } else if (auto* record = std::get_if<work::Record>(&operation.work)) {
+      record->mark->done = true;
+    }
+    End(stream);
+    return;
+  }
+  stream.due = kUndrawn;
+  stream.running = std::move(operation.work);
+}
+
+void SoftEngine::GoOn(StreamState& stream, Body& body) {
+  if (!stream.running) return;
+  if (auto* kernel = std::get_if<work::Kernel>(&*stream.running)) {
+    stream.in_body = true;
+    ++bodies_;
+    body = {.stream = stream.number, .run = std::move(kernel->body)};
+    return;
+  }
+  if (!MovePiece(stream, std::get<work::Copy>(*stream.running))) return;
+  copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].pop_front();
+  stream.running.reset();
+  End(stream);
+}
+
+void SoftEngine::Finish(const Body& body) {
+  StreamState& stream = *by_number_.at(body.stream);
+  stream.in_body = false;
+  --bodies_;
+  stream.running.reset();
+  End(stream);
+}
+
+void SoftEngine::End(StreamState& stream) {
+  --stream.pending;
+  --pending_;
+  if (stream.deleted && stream.pending == 0) Forget(stream);
+}
+
+uint8_t* SoftEngine::FindEnd(const StreamState& stream, const work::Copy& copy, bool to) {
+  std::string why;
+  uint8_t* const found =
+      memory_.Find(contexts_[stream.context].process, to ? copy.to : copy.from, copy.bytes, why);
+  if (found == nullptr) errors_.push_back(CopyText(stream, copy, to, why));
+  return found;
+}
+
+bool SoftEngine::MovePiece(const StreamState& stream, work::Copy& copy) {
+  // At each piece: the memory may have been freed since.
+  uint8_t* const to = FindEnd(stream, copy, true);
+  const uint8_t* const from = FindEnd(stream, copy, false);
+  if (to == nullptr || from == nullptr) return true;
+  const size_t turn = (copy.first + copy.moved) % copy.pieces;
+  const size_t piece = copy.backwards ? copy.pieces - 1 - turn : turn;
+  const size_t begin = copy.bytes * piece / copy.pieces;
+  const size_t end = copy.bytes * (piece + 1) / copy.pieces;
+  if (end > begin) std::memmove(to + begin, from + begin, end - begin);
+  return ++copy.moved == copy.pieces;
+}
+
+}  // namespace nccltune::sendrecv

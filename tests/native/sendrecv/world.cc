@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/world.h"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr uint64_t kStaging = 2 * kEagerLimit;
+constexpr uint64_t kLargest = 3 * kEagerLimit;
+constexpr uint64_t kPlace = kLargest;
+
+uint8_t ContentOf(size_t message, uint64_t byte) {
+  return static_cast<uint8_t>(131 * message + 7 * byte + 1);
+}
+
+// What both sides of a lane have.
+struct Lane {
+  Lane() : native(kEagerLimit) {}
+  std::unique_ptr<LaneMemory> memory = std::make_unique<LaneMemory>();
+  NativeLane native;
+  std::unique_ptr<LaneEnd> ends[2];
+  std::unique_ptr<Staging> staging;
+  Port ports[2];
+};
+
+class World {
+ public:
+  World(const Program& program, double possible, const SoftOptions& options)
+      : program_(program),
+        possible_(possible),
+        machine_(options),
+        next_(program.ranks),
+        busy_(program.ranks) {
+    for (size_t rank = 0; rank < program.ranks; ++rank) {
+      SoftDriver& driver = machine_.Open(static_cast<int>(rank));
+      drivers_.push_back(&driver);
+      memory_.push_back(driver.Allocate(program.messages.size() * kPlace));
+      streams_.emplace_back();
+      for (size_t i = 0; i < program.streams; ++i) {
+        streams_.back().push_back(driver.NewStream());
+        machine_.Name(streams_.back().back(),
+                      "rank " + std::to_string(rank) + " stream " + std::to_string(i));
+      }
+    }
+    for (const Sent& each : program.messages) MakeLane(each);
+  }
+
+  SoftMachine& machine() { return machine_; }
+
+  // One rank's next group. `moment` and `pause` are for its wait for others.
+  void RunNext(size_t rank, Random& random, const std::function<bool()>& moment,
+               const std::function<void()>& pause) {
+    const Step& step = program_.steps[rank][next_[rank]++];
+    SoftDriver& driver = *drivers_[rank];
+    const Stream stream = streams_[rank][step.stream];
+    std::vector<Message> messages;
+    for (const Call& call : step.calls) {
+      const Sent& sent = program_.messages[call.message];
+      Prepare(driver, stream, call, rank);
+      messages.push_back({.port = &Of(sent).ports[static_cast<size_t>(call.role)],
+                          .address = Place(rank, call.message),
+                          .bytes = sent.bytes,
+                          .allocation = rank + 1,
+                          .offset = call.message * kPlace,
+                          .possible = std::bernoulli_distribution(possible_)(random),
+                          .small = sent.bytes < kFloor});
+    }
+    const Surroundings surroundings = {
+        .driver = &driver,
+        .policy = {.eager_limit = kEagerLimit, .loose = false},
+        .moment = moment,
+        .pause = pause,
+        .native =
+            [&](const std::vector<size_t>& which) {
+              std::vector<NativeCall> calls;
+              for (const size_t i : which) {
+                const Sent& sent = program_.messages[step.calls[i].message];
+                calls.push_back({.lane = &Of(sent).native,
+                                 .role = step.calls[i].role,
+                                 .address = messages[i].address,
+                                 .bytes = sent.bytes});
+              }
+              return NativeGroup(driver, stream, calls);
+            },
+    };
+    const Outcome outcome = RunGroup(messages, stream, surroundings);
+    if (!outcome.error.empty()) Trouble(outcome.error);
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const Path path : outcome.paths) ++paths_[path];
+    }
+    for (const Call& call : step.calls) Check(driver, stream, call, rank);
+  }
+
+  // Of all streams, our own as well.
+  bool Finish() {
+    bool over = true;
+    for (size_t rank = 0; rank < program_.ranks; ++rank) {
+      for (const Stream stream : streams_[rank]) over &= drivers_[rank]->Synchronize(stream);
+    }
+    for (const auto& [key, lane] : lanes_) {
+      over &= drivers_[std::get<1>(key)]->Synchronize(lane->ports[0].staging_stream);
+      over &= drivers_[std::get<1>(key)]->Synchronize(lane->ports[0].stream);
+      over &= drivers_[std::get<2>(key)]->Synchronize(lane->ports[1].stream);
+    }
+    return over;
+  }
+
+  bool HasNext(size_t rank) const { return next_[rank] < program_.steps[rank].size(); }
+
+  // By chance a rank that is not in the middle of a group takes its next one. False: none can.
+  bool RunAny(Random& random) {
+    std::vector<size_t> able;
+    for (size_t rank = 0; rank < program_.ranks; ++rank) {
+      if (!busy_[rank] && HasNext(rank)) able.push_back(rank);
+    }
+    if (able.empty()) return false;
+    const size_t rank = able[random() % able.size()];
+    busy_[rank] = true;
+    uint64_t moments = random() % 4;
+    const auto something = [&] {
+      if (random() % 3 != 0 || !RunAny(random)) machine_.Step(random);
+    };
+    RunNext(
+        rank, random,
+        [&] {
+          if (moments == 0) return false;
+          --moments;
+          something();
+          return true;
+        },
+        something);
+    busy_[rank] = false;
+    return true;
+  }
+
+  Ran Result(bool over) {
+    Ran ran;
+    ran.over = over;
+    ran.paths = paths_;
+    std::ostringstream text;
+    text << trouble_;
+    for (const std::string& error : machine_.Errors()) text << error << "\n";
+    if (!over) {
+      for (const Waiting& waiting : machine_.Stuck()) text << waiting << "\n";
+    }
+    ran.trouble = text.str();
+    return ran;
+  }
+
+  void Trouble(const std::string& what) {
+    const std::scoped_lock lock(mutex_);
+    trouble_ += what + "\n";
+  }
+
+ private:
+  Lane& Of(const Sent& sent) { return *lanes_.at({sent.comm, sent.from, sent.to}); }
+  DeviceAddress Place(size_t rank, size_t message) const {
+    return memory_[rank] + message * kPlace;
+  }
+
+  void MakeLane(const Sent& sent) {
+    auto& lane = lanes_[{sent.comm, sent.from, sent.to}];
+    if (lane != nullptr) return;
+    lane = std::make_unique<Lane>();
+    for (const Role role : {Role::kSender, Role::kReceiver}) {
+      const size_t mine = role == Role::kSender ? sent.from : sent.to;
+      const size_t peer = role == Role::kSender ? sent.to : sent.from;
+      SoftDriver& driver = *drivers_[mine];
+      lane->ends[static_cast<size_t>(role)] = std::make_unique<LaneEnd>(*lane->memory, role);
+      Port& port = lane->ports[static_cast<size_t>(role)];
+      port.end = lane->ends[static_cast<size_t>(role)].get();
+      port.stream = driver.NewStream();
+      port.staging_stream = driver.NewStream();
+      port.forked = driver.NewEvent();
+      port.joined = driver.NewEvent();
+      port.staging_joined = driver.NewEvent();
+      port.name = "rank " + std::to_string(sent.from) + " to rank " + std::to_string(sent.to);
+      machine_.Name(port.stream, port.name + (role == Role::kSender ? ", sender" : ", receiver"));
+      const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
+      port.resolve = [base, peer](uint64_t allocation, uint64_t offset) {
+        return allocation == peer + 1 ? base + offset : 0;
+      };
+      if (role == Role::kSender) {
+        lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
+        port.staging = lane->staging.get();
+      }
+    }
+  }
+
+  // What the application computes into a buffer before it is sent, and has in it before it
+  // receives.
+  void Prepare(SoftDriver& driver, Stream stream, const Call& call, size_t rank) {
+    const uint64_t bytes = program_.messages[call.message].bytes;
+    const bool sends = call.role == Role::kSender;
+    driver.Kernel(stream, [this, &driver, call, rank, bytes, sends] {
+      std::vector<uint8_t> data(bytes, 0xEE);
+      for (uint64_t i = 0; sends && i < bytes; ++i) data[i] = ContentOf(call.message, i);
+      driver.Write(Place(rank, call.message), data.data(), bytes);
+    });
+  }
+
+  // And after: what was received is right, what was sent is the application's to write.
+  void Check(SoftDriver& driver, Stream stream, const Call& call, size_t rank) {
+    const uint64_t bytes = program_.messages[call.message].bytes;
+    driver.Kernel(stream, [this, &driver, call, rank, bytes] {
+      std::vector<uint8_t> data(bytes, 0xDD);
+      const DeviceAddress place = Place(rank, call.message);
+      if (call.role == Role::kSender) {
+        driver.Write(place, data.data(), bytes);
+        return;
+      }
+      driver.Read(place, data.data(), bytes);
+      for (uint64_t i = 0; i < bytes; ++i) {
+        if (data[i] == ContentOf(call.message, i)) continue;
+        Trouble("message " + std::to_string(call.message) + ": byte " + std::to_string(i) + " of " +
+                std::to_string(bytes) + " is wrong");
+        return;
+      }
+    });
+  }
+
+  const Program& program_;
+  const double possible_;
+  SoftMachine machine_;
+  std::vector<SoftDriver*> drivers_;
+  std::vector<DeviceAddress> memory_;
+  std::vector<std::vector<Stream>> streams_;
+  std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<Lane>> lanes_;
+  std::vector<size_t> next_;  // by rank
+  std::vector<char> busy_;    // by rank: in the middle of a group
+  std::mutex mutex_;
+  std::map<Path, size_t> paths_;
+  std::string trouble_;
+};
+
+SoftOptions OptionsFor(const Program& program) {
+  SoftOptions options;
+  options.gpus = static_cast<int>(program.ranks);
+  options.delay_bits = 5;
+  return options;
+}
+
+bool SameLane(const Sent& a, const Sent& b) {
+  return a.comm == b.comm && a.from == b.from && a.to == b.to;
+}
+
+// Receives that come later than their place, as far as a message of the same lane behind them.
+void Delay(Random& random, const std::vector<Sent>& messages, std::vector<Call>* calls) {
+  for (size_t i = calls->size(); i-- > 0;) {
+    const Call call = (*calls)[i];
+    const Sent& sent = messages[call.message];
+    if (call.role == Role::kSender || sent.bytes > kEagerLimit || random() % 2 == 0) continue;
+    size_t to = i;
+    const size_t most = i + random() % 6;
+    while (to + 1 < calls->size() && to < most) {
+      const Call& next = (*calls)[to + 1];
+      if (next.role == Role::kReceiver && SameLane(messages[next.message], sent)) break;
+      (*calls)[to] = next;
+      ++to;
+    }
+    (*calls)[to] = call;
+  }
+}
+
+std::vector<Step> Grouped(Random& random, const Program& program, const std::vector<Call>& calls) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < calls.size();) {
+    const size_t count =
+        std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % 4 : 1);
+    Step step = {.stream = random() % program.streams, .calls = {}};
+    for (size_t k = 0; k < count; ++k) step.calls.push_back(calls[i + k]);
+    // Of two lanes any may be named first.
+    for (size_t k = 0; k + 1 < count; ++k) {
+      const Call& one = step.calls[k];
+      const Call& other = step.calls[k + 1];
+      const bool same = one.role == other.role &&
+                        SameLane(program.messages[one.message], program.messages[other.message]);
+      if (!same && random() % 2 == 0) std::swap(step.calls[k], step.calls[k + 1]);
+    }
+    steps.push_back(std::move(step));
+    i += count;
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::string Words(const Program& program) {
+  std::ostringstream text;
+  for (size_t i = 0; i < program.messages.size(); ++i) {
+    const Sent& sent = program.messages[i];
+    text << "message " << i << ": communicator " << sent.comm << ", rank " << sent.from
+         << " to rank " << sent.to << ", " << sent.bytes << " bytes\n";
+  }
+  for (size_t rank = 0; rank < program.ranks; ++rank) {
+    text << "rank " << rank << ":";
+    for (const Step& step : program.steps[rank]) {
+      text << " s" << step.stream << "{";
+      for (const Call& call : step.calls) {
+        text << (call.role == Role::kSender ? " >" : " <") << call.message;
+      }
+      text << " }";
+    }
+    text << "\n";
+  }
+  return text.str();
+}
+
+Program RandomProgram(Random& random, size_t messages, bool eager) {
+  Program program;
+  program.ranks = 2 + random() % 3;
+  program.streams = 1 + random() % 2;
+  const size_t comms = 1 + random() % 2;
+  std::vector<std::vector<Call>> calls(program.ranks);
+  for (size_t i = 0; i < messages; ++i) {
+    Sent sent;
+    sent.comm = random() % comms;
+    sent.from = random() % program.ranks;
+    sent.to = (sent.from + 1 + random() % (program.ranks - 1)) % program.ranks;
+    const uint64_t sizes[] = {kFloor - 1, kFloor, kEagerLimit, kEagerLimit + 1, kLargest};
+    sent.bytes = random() % 2 == 0 ? sizes[random() % 5] : 1 + random() % kLargest;
+    program.messages.push_back(sent);
+    calls[sent.from].push_back({.role = Role::kSender, .message = i});
+    calls[sent.to].push_back({.role = Role::kReceiver, .message = i});
+  }
+  for (size_t rank = 0; rank < program.ranks; ++rank) {
+    if (eager) Delay(random, program.messages, &calls[rank]);
+    program.steps.push_back(Grouped(random, program, calls[rank]));
+  }
+  return program;
+}
+
+Ran RunProgram(const Program& program, Random& random, double possible) {
+  World world(program, possible, OptionsFor(program));
+  bool more = true;
+  while (more) {
+    more = world.RunAny(random);
+    for (uint64_t i = random() % 30; i > 0; --i) world.machine().Step(random);
+  }
+  return world.Result(world.machine().Run(random));
+}
+
+Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible) {
+  SoftOptions options = OptionsFor(program);
+  options.delay_bits = 2;
+  options.seed = seed;
+  World world(program, possible, options);
+  world.machine().Start(2);
+  world.machine().RunHosts(static_cast<int>(program.ranks), [&](int number) {
+    const auto rank = static_cast<size_t>(number);
+    Random random(seed + rank);
+    while (world.HasNext(rank)) {
+      int moments = 20;
+      world.RunNext(
+          rank, random,
+          [&] {
+            std::this_thread::yield();
+            return --moments > 0;
+          },
+          [] { std::this_thread::yield(); });
+    }
+  });
+  return world.Result(world.Finish());
+}
+
+}  // namespace nccltune::sendrecv
