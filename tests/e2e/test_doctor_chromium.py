@@ -1,31 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The doctor's page in a real Chromium: nothing is asked for, nothing complains, nothing is cut."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nccltune.report.examination import render
-from tests.e2e.test_report_chromium import ARGUMENTS, CHROMIUM
+from tests.e2e.chromium import NEEDS_CHROMIUM
 from tests.unit.doctor.test_shown import examined, hostile
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-pytestmark = [
-    pytest.mark.chromium,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium: install it, or name it in NCCLTUNE_CHROMIUM"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
+pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nccltune.cli import run as cli
 from nccltune.launch.follow import Follower
 from nccltune.launch.job import Job
 from nccltune.launch.kubernetes import run
@@ -97,7 +99,7 @@ def _run(cluster: Cluster, *words: str) -> tuple[int, Any, str]:
     return _end(_start(cluster, *words))
 
 
-def _until(what: str, condition: Callable[[], bool], limit_s: float = 60) -> None:
+def _until(what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until, what
@@ -132,6 +134,38 @@ def test_mpich(cluster: Cluster, tmp_path: Path, places: Path) -> None:
     assert (status, said["state"]) == (0, "done"), errors
     hosts = [json.loads((places / str(rank)).read_text())["host"] for rank in range(4)]
     assert hosts == ["nccl-test-worker-0"] * 2 + ["nccl-test-worker-1"] * 2
+
+
+def test_a_setting_is_tried_in_pods(
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In two pods of an image whose program NCCL_X=1 makes faster."""
+    (tmp_path / "all_reduce_perf").symlink_to(Path(__file__).with_name("fake_nccl_tests.py"))
+    program = (
+        "#!/bin/sh\nexport FAKE_READS=NCCL_X FAKE_EFFECT=NCCL_X=1:0.8:0\n"
+        f'exec {tmp_path}/all_reduce_perf "$@"\n'
+    )
+    cluster.add_image("tried", {"all_reduce_perf": program})
+    monkeypatch.chdir(tmp_path)
+    for name in ("KUBECONFIG", "HOME", "PATH"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    # Pods that do not start are told of, and not waited for until the test's time is over.
+    monkeypatch.setattr(ClusterJob, "hold", partialmethod(ClusterJob.hold, start_within_s=200))
+    words = [
+        *("try", "NCCL_X=1", "--rounds", "1", "-o", "s", "--launcher", "kubernetes"),
+        *("--image", "tried", "--nodes", "2", "--gpus", "2", "--json"),
+        *("--", "all_reduce_perf", "-b", "4096", "-e", "65536"),
+    ]
+    assert cli(words) == 1, capsys.readouterr().err
+    found = json.loads(capsys.readouterr().out)
+    assert (found["decision"], found["rounds"], found["read"]) == ("open", 1, ["NCCL_X"])
+    (allreduce,) = found["collectives"]
+    assert allreduce["scale"]["ranks"] == 4
+    assert allreduce["overall"]["gain"] == pytest.approx(1.25, rel=0.05)
+    _nothing_left(cluster)
 
 
 def test_ctrl_c_keeps_rows_and_leaves_nothing(

@@ -3,8 +3,6 @@
 
 import csv
 import io
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,38 +13,11 @@ import pytest
 
 from nccltune.report.data import Report
 from nccltune.report.html import render
+from tests.e2e.chromium import NEEDS_CHROMIUM
 from tests.unit.report.fixture import report
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-
-CHROMIUM = os.environ.get("NCCLTUNE_CHROMIUM") or next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-ARGUMENTS = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-quic",
-]
 READY = "document.documentElement.dataset.ready === 'true'"
-pytestmark = [
-    pytest.mark.chromium,
-    pytest.mark.skipif(
-        CHROMIUM is None, reason="no Chromium: install it, or name it in NCCLTUNE_CHROMIUM"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
+pytestmark = NEEDS_CHROMIUM
 
 
 class Opened:

@@ -131,7 +131,12 @@ def test_a_launcher_hands_the_settings_on_and_a_recording_replays(shell: Shell) 
         ((), "no setting to try"),
         (("NCCL_X=1", "--gpus", 4, *PROGRAM), "--gpus: is for --launcher"),
         (("NCCL_X=1", "--sizes", "1K", *PROGRAM), "--sizes: is for our bench"),
-        (("NCCL_X=1", "--launcher", "kubernetes", *PROGRAM), "starts our bench"),
+        (("NCCL_X=1", "--launcher", "kubernetes", *PROGRAM), "a pod needs an image"),
+        (("NCCL_X=1", "--image", "a", *PROGRAM), "--image: is for --launcher kubernetes"),
+        (
+            ("NCCL_X=1", "--launcher", "kubernetes", "--image", "a", "--hosts", "b", *PROGRAM),
+            "Kubernetes finds the nodes itself",
+        ),
         (("NCCL_X=1", "--hosts", "a", *PROGRAM), "--hosts: is for --launcher"),
         (("NCCL_X=1", "--collectives", "nonsense"), "'nonsense' is not a collective"),
     ],

@@ -28,6 +28,12 @@ class Interval(NamedTuple):
     n: int
     known: bool
 
+    @property
+    def ratio(self) -> "Interval":
+        """Of an interval of log ratios that of the ratios: 0.0 is 1.0, "as fast"."""
+        value, low, high = map(math.exp, (self.value, self.low, self.high))
+        return self._replace(value=value, low=low, high=high)
+
 
 def median(values: Sequence[float]) -> float:
     """The median of one or more values."""

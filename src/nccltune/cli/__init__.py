@@ -11,7 +11,8 @@ import keyword
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -45,18 +46,36 @@ _OTHER_WORDS = {"run": "launch"}
 
 
 class LazyGroup(click.Group):
-    """Imports a verb when it is called."""
+    """Shows `verbs` (name and one-line help) in their order and imports none to do so.
+
+    A verb's `command` is in the module `nccltune.cli.` + `prefix` + its name, with `_` behind one
+    that Python keeps for itself. `meant` has what people call a verb.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        verbs: Mapping[str, str],
+        prefix: str = "",
+        meant: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._verbs = verbs
+        self._prefix = prefix
+        self._meant = meant or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Verbs in the order of the work."""
-        return list(VERBS)
+        return list(self._verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The verb's command, imported now."""
-        if cmd_name not in VERBS:
+        if cmd_name not in self._verbs:
             return None
-        module = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
-        command = importlib.import_module(f"nccltune.cli.{module}").command
+        module = cmd_name.replace("-", "_")
+        module += "_" if not self._prefix and keyword.iskeyword(cmd_name) else ""
+        command = importlib.import_module(f"nccltune.cli.{self._prefix}{module}").command
         assert isinstance(command, click.Command)
         return command
 
@@ -64,12 +83,14 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, with the nearest verb in the error."""
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and args[0] not in self._verbs and not args[0].startswith("-"):
             from nccltune.model.errors import InputError
             from nccltune.model.names import nearest
 
-            meant = _OTHER_WORDS.get(args[0], args[0])
-            raise InputError(f"no such verb: {args[0]!r}", hint=nearest(meant, VERBS))
+            word = args[0]
+            group = "" if ctx.parent is None else f"{ctx.info_name} "
+            hint = nearest(self._meant.get(word, word), self._verbs)
+            raise InputError(f"no such verb: {group}{word!r}", hint=hint)
         return super().resolve_command(ctx, args)
 
     def format_commands(
@@ -79,11 +100,13 @@ class LazyGroup(click.Group):
     ) -> None:
         """One line a verb, without importing any."""
         with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl(list(self._verbs.items()))
 
 
 @click.group(
     cls=LazyGroup,
+    verbs=VERBS,
+    meant=_OTHER_WORDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start here: nccltune demo",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.context import STUDY, Percent, open_sorted
+from nccltune.cli.context import STUDY, assume_noise_option, open_sorted
 from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
 
 if TYPE_CHECKING:
@@ -21,13 +21,7 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @STUDY
-@click.option(
-    "--assume-noise",
-    type=Percent(),
-    default="5%",
-    show_default=True,
-    help="Noise of a timing where a point has fewer than 4 of them.",
-)
+@assume_noise_option()
 @click.option(
     "--check", is_flag=True, help="Exit with 1 if there is a bad crossover or a worse finding."
 )

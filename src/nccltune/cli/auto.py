@@ -2,6 +2,7 @@
 """`nccltune auto`: from nothing to proven rules, in one command and one study."""
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,24 @@ from nccltune.cli.bench_options import (
     launch_from,
     launch_options,
     terminated_like_interrupted,
-    wanted_from,
-    what_options,
 )
-from nccltune.cli.context import open_sorted, options_from, tune_options
+from nccltune.cli.context import (
+    budget_option,
+    open_sorted,
+    options_from,
+    study_option,
+    tune_options,
+)
 from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout
+from nccltune.cli.what_options import wanted_from, what_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.analyze.result import Analysis
+    from nccltune.cli.auto_checks import Examiner
     from nccltune.measure.bench import Launch
+    from nccltune.measure.conversation import Hello
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
     from nccltune.tune.proof.result import Proof
@@ -39,24 +47,10 @@ SWEEP_SHARE = 0.8
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    metavar="STUDY",
-    type=click.Path(path_type=Path),
-    help="The study  [default: studies/auto, or studies/replay-of-NAME]",
-)
+@study_option("The study  [default: studies/auto, or studies/replay-of-NAME]")
 @what_options
 @launch_options
-@click.option(
-    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
-)
-@click.option(
-    "--weights",
-    type=click.Path(),
-    help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
-)
+@budget_option()
 @tune_options
 @json_option()
 @click.pass_context
@@ -73,6 +67,7 @@ def command(
     The result is an ordinary study, so that every step can be done again by its own verb. Ctrl-C
     loses nothing: the same command goes on where it stopped.
     """
+    from nccltune.cli.auto_checks import Examiner
     from nccltune.cli.sweep import run_sweep
     from nccltune.cli.sweep_screen import as_data, show_totals
 
@@ -82,9 +77,15 @@ def command(
     again = command_line(context)
     out = stderr() if as_json else stdout()
     with terminated_like_interrupted():
-        swept = run_sweep(
-            study_path, launch, wanted, again, start=lambda platform, _: _start(out, platform)
-        )
+        with Examiner(launch) as examiner:
+            swept = run_sweep(
+                study_path,
+                launch,
+                wanted,
+                again,
+                start=partial(_start, out, study_path, examiner),
+                meanwhile=examiner.begin,
+            )
         if isinstance(swept, int):
             return swept
         show_totals(swept, out, "sweep")
@@ -114,8 +115,10 @@ def _usual(launch: "Launch") -> Path:
     return Path("studies") / "auto"
 
 
-def _start(out: "Console", platform: "Platform") -> None:
-    from nccltune.measure.settings import bending
+def _start(
+    out: "Console", path: Path, examiner: "Examiner", platform: "Platform", hello: "Hello"
+) -> None:
+    from nccltune.model.study import Study
 
     hanging(out, "platform   ", 11, platform.title)
     if platform.replay:
@@ -123,14 +126,8 @@ def _start(out: "Console", platform: "Platform") -> None:
             f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"
         )
         hanging(out, "replay     ", 11, words)
-    found = bending(platform.settings)
-    where = "in the recording" if platform.replay else "here"
-    words = (
-        f"set {where}: {', '.join(found)}"
-        if found
-        else (f"no NCCL setting {where} filters or bends what is measured")
-    )
-    hanging(out, "checks     ", 11, words, "yellow" if found else "")
+    told = examiner.told(Study(path), platform, hello)
+    hanging(out, "checks     ", 11, told.words, "yellow" if told.is_wrong else "")
 
 
 def _analyse_and_tune(

@@ -6,19 +6,17 @@ import os
 import shlex
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.context import Percent
 from nccltune.cli.output import hanging, stderr
 
 if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
-    from nccltune.measure.sweep import Wanted
     from nccltune.measure.under import Under
-    from nccltune.model.collective import Collective
     from nccltune.model.platform import Platform
 
 LAUNCH = (
@@ -30,6 +28,17 @@ LAUNCH = (
 
 def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say what the bench runs on."""
+    return launch_options_with("nccltune")(command)
+
+
+def launch_options_with(
+    what: str,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same for a verb whose image in a cluster needs `what`."""
+    return partial(_launch_options, what)
+
+
+def _launch_options(what: str, command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option(
@@ -69,7 +78,7 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "gave; else 1]",
             ),
             click.option("--hosts", metavar="A,B", help="With --launcher: which nodes."),
-            click.option("--image", help="With --launcher kubernetes: an image with nccltune."),
+            click.option("--image", help=f"With --launcher kubernetes: an image with {what}."),
             click.option(
                 "--set",
                 "settings",
@@ -81,55 +90,6 @@ def launch_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
-
-
-def what_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say what a sweep looks at."""
-    for option in reversed(
-        (
-            click.option(
-                "--collectives",
-                default="allreduce,allgather,reducescatter",
-                show_default=True,
-                help="Which collectives, separated by commas; `all` for the five that NCCL tunes.",
-            ),
-            click.option("--sizes", default="1K-64M", show_default=True, help="Range of sizes."),
-            click.option(
-                "--gain-threshold",
-                type=Percent(),
-                default="1%",
-                show_default=True,
-                help="Stop when the gain still to be found is below this.",
-            ),
-            click.option("--seed", type=click.IntRange(0), default=1, hidden=True),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def wanted_from(arguments: dict[str, Any]) -> "Wanted":
-    """What to sweep by a verb's options, which are taken out of `arguments`.
-
-    Raises InputError for collectives, sizes or a threshold that cannot be.
-    """
-    from nccltune.measure.sweep import Wanted
-    from nccltune.model.errors import InputError
-    from nccltune.model.sizes import parse_range
-
-    sizes, threshold = arguments.pop("sizes"), arguments.pop("gain_threshold")
-    low, high = parse_range(sizes)
-    if low < 4:
-        raise InputError(f"{sizes!r}: sizes begin at 4 bytes, one element", where="--sizes")
-    if threshold <= 0:
-        raise InputError("must be above 0, or a sweep would never end", where="--gain-threshold")
-    return Wanted(
-        collectives=collectives_from(arguments.pop("collectives")),
-        low=low,
-        high=high,
-        threshold=threshold,
-        seed=arguments.pop("seed"),
-    )
 
 
 def launch_from(arguments: dict[str, Any]) -> "Launch":
@@ -154,13 +114,7 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
             raise InputError("makes nodes of one machine's GPUs", where="--emulate-nodes")
         if replay is not None and not gpus:
             raise InputError("needs --gpus under a launcher: its processes", where="--replay")
-        per_node = processes == "one"
-        if launcher == "kubernetes":
-            if hosts:
-                raise InputError("Kubernetes finds the nodes itself", where="--hosts")
-            under = _pods(nodes, gpus, image, settings, per_node=per_node)
-        else:
-            under = under_from(launcher, nodes, hosts, gpus, per_node=per_node)
+        under = _under(launcher, nodes, hosts, gpus, image, settings, per_node=processes == "one")
     elif gpus == 1:
         raise InputError("one GPU alone has nothing to measure", where="--gpus")
     elif replay is not None and (nccl or gpus or emulate_nodes or processes != "per-gpu"):
@@ -177,6 +131,51 @@ def launch_from(arguments: dict[str, Any]) -> "Launch":
         one_process=processes == "one",
         under=under,
     )
+
+
+def program_under_from(arguments: dict[str, Any]) -> "Under | None":
+    """What starts a PROGRAM of the user's, by the launch options of a verb; None where it is
+    started as it is. `arguments` are left as they are.
+
+    Raises InputError for what does not go together, PlatformError for a launcher that is not here.
+    """
+    from nccltune.model.errors import InputError
+
+    launcher, nodes, hosts, gpus, image, settings = (
+        arguments[name] for name in ("launcher", "nodes", "hosts", "gpus", "image", "settings")
+    )
+    check_pods(launcher, image, settings)
+    if launcher is not None:
+        per_node = arguments["processes"] == "one"
+        return _under(launcher, nodes, hosts, gpus, image, settings, per_node=per_node)
+    for option, value in (("--nodes", nodes), ("--hosts", hosts), ("--gpus", gpus)):
+        if value is not None:
+            raise InputError(
+                "is for --launcher",
+                where=option,
+                hint="without one the PROGRAM is started as it is, with its own options",
+            )
+    return None
+
+
+def _under(
+    launcher: str,
+    nodes: int | None,
+    hosts: str | None,
+    gpus: int | None,
+    image: str | None,
+    settings: tuple[str, ...],
+    *,
+    per_node: bool,
+) -> "Under":
+    """Any launcher, pods included."""
+    from nccltune.model.errors import InputError
+
+    if launcher != "kubernetes":
+        return under_from(launcher, nodes, hosts, gpus, per_node=per_node)
+    if hosts:
+        raise InputError("Kubernetes finds the nodes itself", where="--hosts")
+    return _pods(nodes, gpus, image, settings, per_node=per_node)
 
 
 def check_pods(launcher: str | None, image: str | None, settings: tuple[str, ...]) -> None:
@@ -208,7 +207,8 @@ def under_from(
         raise InputError(
             "starts our bench, and no COMMAND or nccl-tests of yours",
             where="--launcher kubernetes",
-            hint="nccltune launch --launcher kubernetes --image ... -- all_reduce_perf ... does",
+            hint="nccltune launch and nccltune try do: "
+            "--launcher kubernetes --image ... -- all_reduce_perf ...",
         )
     named = tuple(host.strip() for host in hosts.split(",")) if hosts else ()
     found = find_wanted(wanted)
@@ -256,27 +256,6 @@ def _pods(
     click.get_current_context().call_on_close(pods.close)
     found = find(Launcher.KUBERNETES)
     return Under(found, job.nodes, job.gpus_per_node, per_node=per_node, pods=pods)
-
-
-def collectives_from(text: str) -> "list[Collective]":
-    """The collectives of `allreduce,allgather` or `all`. Raises InputError for others."""
-    from nccltune.model.collective import TUNED
-    from nccltune.model.errors import InputError
-    from nccltune.model.names import nearest
-
-    if text.strip() == "all":
-        return list(reversed(TUNED))
-    valid = {item.value: item for item in TUNED}
-    found = []
-    for name in (part.strip() for part in text.split(",")):
-        if name not in valid:
-            raise InputError(
-                f"{name!r} is not a collective that NCCL tunes",
-                where="--collectives",
-                hint=nearest(name, [*valid, "all"]),
-            )
-        found.append(valid[name])
-    return list(dict.fromkeys(found))
 
 
 def recording(text: str) -> Path:

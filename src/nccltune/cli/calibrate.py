@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune calibrate`: what links of this platform reach, for the flow model."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +30,8 @@ Examples:
   nccltune topo what-if topo.xml --calibration calibration.json
 """
 FILE = "calibration.json"
-TOPOLOGY = "topology.xml"
 _ROUNDS = 4
 _LOW, _HIGH = 256 << 20, 1 << 30
-_DUMP = "NCCL_TOPO_DUMP_FILE"
 
 
 @click.command(epilog=EPILOG)
@@ -119,26 +114,9 @@ def _measure(path: Path, launch: "Launch", again: str) -> int:
         high=_HIGH,
         rounds=_ROUNDS,
     )
-    with terminated_like_interrupted(), _dumping(path / TOPOLOGY, launch.replay):
+    with terminated_like_interrupted():
         swept = run_sweep(path, launch, wanted, again)
-    if isinstance(swept, int):
-        return swept
-    if launch.replay is not None and (launch.replay / TOPOLOGY).is_file():
-        (path / TOPOLOGY).write_bytes((launch.replay / TOPOLOGY).read_bytes())
-    return 0
-
-
-@contextmanager
-def _dumping(path: Path, replay: Path | None) -> "Iterator[None]":
-    """Have NCCL write its topology beside the samples, unless somebody has it written elsewhere."""
-    if replay is not None or _DUMP in os.environ or path.exists():
-        yield
-        return
-    os.environ[_DUMP] = str(path.absolute())
-    try:
-        yield
-    finally:
-        del os.environ[_DUMP]
+    return swept if isinstance(swept, int) else 0
 
 
 def _derive(paths: tuple[Path, ...], topology: Path | None) -> "Derived":

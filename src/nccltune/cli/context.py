@@ -42,6 +42,44 @@ STUDY = click.argument("study", type=click.Path(path_type=Path))
 """The argument that names a study folder."""
 
 
+def given(context: click.Context, name: str) -> bool:
+    """Whether an option is on the command line, whatever its default."""
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def study_option(words: str, **more: Any) -> Callable[..., Any]:
+    """`--output STUDY`, the study that a verb measures into, as `path`."""
+    kind = click.Path(path_type=Path)
+    return click.option("-o", "--output", "path", metavar="STUDY", type=kind, help=words, **more)
+
+
+def budget_option() -> Callable[..., Any]:
+    """`--budget` of what measures."""
+    kind = click.FloatRange(0, min_open=True)
+    return click.option("--budget", type=kind, help="Seconds to measure at most.")
+
+
+def seed_option() -> Callable[..., Any]:
+    """`--seed` of what is drawn; for tests."""
+    return click.option("--seed", type=click.IntRange(0), default=1, hidden=True)
+
+
+def min_gain_option(words: str) -> Callable[..., Any]:
+    """`--min-gain`, a fraction: less is not worth it."""
+    return click.option("--min-gain", type=Percent(), default="3%", show_default=True, help=words)
+
+
+def assume_noise_option() -> Callable[..., Any]:
+    """`--assume-noise`, a fraction."""
+    return click.option(
+        "--assume-noise",
+        type=Percent(),
+        default="5%",
+        show_default=True,
+        help="Noise of a timing where a point has fewer than 4 of them.",
+    )
+
+
 def open_sorted(path: Path) -> "tuple[Study, Sorted]":
     """A study and its samples, sorted. Raises StudyError where there are none to compare."""
     from nccltune.analyze import sort_samples
@@ -69,12 +107,11 @@ def tune_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option(
-                "--min-gain",
-                type=Percent(),
-                default="3%",
-                show_default=True,
-                help="A rule must beat the default by at least this.",
+                "--weights",
+                type=click.Path(),
+                help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
             ),
+            min_gain_option("A rule must beat the default by at least this."),
             click.option(
                 "--penalty",
                 type=click.FloatRange(0),
@@ -82,13 +119,7 @@ def tune_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="Log latency that one more rule must save; higher gives fewer rules.",
             ),
-            click.option(
-                "--assume-noise",
-                type=Percent(),
-                default="5%",
-                show_default=True,
-                help="Noise of a timing where a point has fewer than 4 of them.",
-            ),
+            assume_noise_option(),
             click.option(
                 "--channel-tolerance",
                 type=Percent(),

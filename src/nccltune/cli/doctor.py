@@ -162,7 +162,7 @@ def _keep(examined: "Examination", nodes: "Mapping[str, Facts]", path: Path) -> 
         study.platform(), nodes, datetime.now(UTC).isoformat(timespec="seconds")
     )
     study.write_json(study.platform_path, platform)
-    study.write_json(study.path / "doctor.json", examined)
+    study.write_json(study.doctor_path, examined)
     stderr().print(f"wrote {study.platform_path} and doctor.json", markup=False, style="dim")
 
 

@@ -127,12 +127,16 @@ def build_report(path: Path) -> "Report":
 
 
 def _checks(study: "Study") -> "Checks | None":
-    """What `doctor -o STUDY` found."""
+    """What the doctor found: `auto` on the node that measured, or `doctor -o STUDY`."""
     from nccltune.doctor.result import Examination
     from nccltune.report.examination import checks_of
 
-    path = study.path / "doctor.json"
-    return checks_of(study.read_json(path, Examination)) if path.is_file() else None
+    path = study.doctor_path
+    if not path.is_file():
+        return None
+    platform = study.platform()
+    nodes = 1 if platform.emulated_nodes else platform.nodes or 1
+    return checks_of(study.read_json(path, Examination), nodes)
 
 
 def _in_step(study: "Study", proof: "Proof") -> bool:

@@ -16,16 +16,17 @@ from nccltune.cli.bench_options import (
     platform_of_bench,
     show_start,
     terminated_like_interrupted,
-    wanted_from,
-    what_options,
 )
+from nccltune.cli.context import budget_option, study_option
 from nccltune.cli.output import json_option, print_json, stderr
 from nccltune.cli.sweep_screen import as_data, show_plan, show_result
 from nccltune.cli.sweep_ways import other_way, ways_options
+from nccltune.cli.what_options import wanted_from, what_options
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Timings
     from nccltune.measure.bench import Launch
+    from nccltune.measure.conversation import Hello
     from nccltune.measure.plan import Plan
     from nccltune.measure.record import Record, Summary
     from nccltune.measure.sweep import Outcome, Wanted
@@ -41,21 +42,11 @@ _EXHAUSTIVE_ROUNDS = 8
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    required=True,
-    metavar="STUDY",
-    type=click.Path(path_type=Path),
-    help="The study to measure into; an interrupted sweep of it goes on.",
-)
+@study_option("The study to measure into; an interrupted sweep of it goes on.", required=True)
 @what_options
 @launch_options
 @ways_options
-@click.option(
-    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
-)
+@budget_option()
 @click.option("--exhaustive", is_flag=True, help="Measure the full grid instead: the yardstick.")
 @click.option(
     "--rounds",
@@ -129,15 +120,18 @@ def run_sweep(
     wanted: "Wanted",
     again: str,
     *,
-    start: "Callable[[Platform, str | None], None]" = show_start,
+    start: "Callable[[Platform, Hello], None] | None" = None,
+    meanwhile: "Callable[[], None]" = lambda: None,
     instead: "Callable[[Platform, Plan], None] | None" = None,
 ) -> Swept | int:
     """Sweep into the study at `path` and talk about it; what was found, or the exit code of an
-    interruption. `again` is the command that resumes, `start` says what is measured on. With
-    `instead` the plan is given to it and nothing is measured or written: 0."""
+    interruption. `again` is the command that resumes, `start` says what is measured on,
+    `meanwhile` is called while the bench starts. With `instead` the plan is given to it and
+    nothing is measured or written: 0."""
     from nccltune.cli.progress import watching
     from nccltune.launch.process import signal_of
     from nccltune.measure.bench import Bench
+    from nccltune.measure.hardware import keep_hardware, settings_for, written_by_nccl
     from nccltune.measure.identity import check_same
     from nccltune.measure.record import Record, alone
     from nccltune.measure.survey import make_plan, survey
@@ -149,7 +143,14 @@ def run_sweep(
     if path.is_file():
         raise StudyError("is a file, not a study folder", where=str(path))
     with contextlib.ExitStack() as stack:
-        bench = stack.enter_context(Bench(launch, meanwhile=_import_ahead))
+        hardware = stack.enter_context(written_by_nccl(launch))
+        bench = stack.enter_context(
+            Bench(
+                launch,
+                meanwhile=partial(_meanwhile, meanwhile),
+                settings=settings_for(hardware),
+            )
+        )
         hello = bench.hello
         platform = platform_of_bench(path, launch, bench)
         check_same(Study(path), platform)
@@ -164,9 +165,13 @@ def run_sweep(
         stack.enter_context(alone(study))
         if not study.platform_path.exists():
             study.write_json(study.platform_path, platform)
+        keep_hardware(study, launch, hardware)
         record = Record(study, hello)
         record.keep_tables({item.grid.collective: item.costs for item in surveys})
-        start(platform, hello.nccl.came_from)
+        if start is not None:
+            start(platform, hello)
+        else:
+            show_start(platform, hello.nccl.came_from)
         watcher = stack.enter_context(watching(stderr(), hello.replay))
         sweep = Sweep(plan, bench, record, wanted, watcher)
         try:
@@ -182,10 +187,11 @@ def run_sweep(
     return Swept(platform, plan, outcome, summary)
 
 
-def _import_ahead() -> None:
-    """Import what the sweep will need while the GPUs are made ready."""
+def _meanwhile(also: "Callable[[], None]") -> None:
+    """While the GPUs are made ready: `also`, and import what the sweep will need."""
     import importlib
 
+    also()
     for name in ("nccltune.tune.search", "scipy.special", "rich.live", "rich.table"):
         importlib.import_module(name)
 

@@ -82,7 +82,7 @@ def show_totals(swept: "Swept", out: "Console", name: str) -> None:
         f"{name:<11}",
         11,
         f"{count(outcome.points, 'point')}{before} in {outcome.seconds:.1f}{recorded} seconds · "
-        f"gain still to be found under {100 * plan.gain_left:.2g} % · {ended}",
+        f"gain still to be found under {max(100 * plan.gain_left, 0.01):.2g} % · {ended}",
     )
 
 

@@ -14,9 +14,10 @@ from nccltune.cli.bench_options import (
     launch_from,
     terminated_like_interrupted,
     under_from,
-    wanted_from,
 )
+from nccltune.cli.context import given
 from nccltune.cli.manner import Manner
+from nccltune.cli.what_options import sizes_from, wanted_from
 
 _NCCL_TESTS_ROUNDS = 4
 """So many timings of a point tell their own noise."""
@@ -94,17 +95,14 @@ def _race(
     from nccltune.cli.sweep_p2p import SIZES, race
     from nccltune.measure.p2p.driver import Wanted
     from nccltune.model.errors import InputError
-    from nccltune.model.sizes import parse_range
 
     if rounds is not None:
         raise InputError("is not for --p2p, which races", where="--rounds")
-    if _given(context, "collectives"):
+    if given(context, "collectives"):
         raise InputError("is not for --p2p: send/recv is what is raced", where="--collectives")
     if options["gain_threshold"] <= 0:
         raise InputError("must be above 0", where="--gain-threshold")
-    low, high = parse_range(options["sizes"] if _given(context, "sizes") else SIZES)
-    if low < 4:
-        raise InputError("sizes begin at 4 bytes, one element", where="--sizes")
+    low, high = sizes_from(options["sizes"] if given(context, "sizes") else SIZES)
     wanted = Wanted(low, high, options["gain_threshold"], budget, options["seed"])
     return race(path, launch_from({name: options[name] for name in LAUNCH}), wanted, manner)
 
@@ -131,11 +129,11 @@ def _drive(
     check_pods(launcher, options["image"], options["settings"])
     launched = launcher not in (None, "local")
     for name in ("emulate_nodes", "nccl", "replay", "gain_threshold"):
-        if _given(context, name):
+        if given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError("is not for --with-nccl-tests", where=option)
     for name in ("processes", "nodes", "hosts"):
-        if not launched and _given(context, name):
+        if not launched and given(context, name):
             raise InputError("is for --launcher, with --with-nccl-tests", where=f"--{name}")
     if prefix is not None and launcher is not None:
         raise InputError("is what --launcher stands for", where="--launch-prefix")
@@ -160,7 +158,3 @@ def _drive(
     gpus = 1 if prefix is not None or launched else options["gpus"] or visible_gpus("name --gpus")
     site = Site(folder.absolute(), gpus, tuple(shlex.split(prefix or "")), under)
     return drive(path, site, wanted, manner)
-
-
-def _given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE

@@ -49,15 +49,23 @@ def command(
     The tree comes from FILE (the host's nvidia-smi topo -m, a topology XML whose links are
     wrong), from --cpus and --switches, over which GPUs and NICs are spread evenly in order, or
     from this machine. Bus ids of GPUs and NICs must be those inside the virtual machine; those of
-    switches are made up, which NCCL allows. Exit code 1 where the checks of topo lint still find
-    something in what was written.
+    switches are made up, which NCCL allows. What is not told of CPUs is taken from this machine:
+    write the file on the virtual machine it is for. Exit code 1 where the checks of topo lint
+    still find something in what was written.
     """
+    from nccltune.formats.sysfs_topology import read_sysfs
     from nccltune.formats.topology_xml import read_topology
     from nccltune.formats.topology_xml_write import write_topology
     from nccltune.model.errors import InputError
     from nccltune.topology.lint.check import lint_topology
     from nccltune.topology.lint.issue import Severity
-    from nccltune.topology.vm_file import parse_bus_ids, parse_pcie, with_bus_ids, with_links
+    from nccltune.topology.vm_file import (
+        parse_bus_ids,
+        parse_pcie,
+        with_bus_ids,
+        with_cpus,
+        with_links,
+    )
 
     gpu_ids = parse_bus_ids(gpus) if gpus is not None else []
     nic_ids = parse_bus_ids(nics) if nics is not None else []
@@ -66,6 +74,7 @@ def command(
     if made_up or gpu_ids or nic_ids:
         topology, left_out = with_bus_ids(topology, gpu_ids, nic_ids)
     topology = with_links(topology, parse_pcie(pcie) if pcie is not None else None)
+    topology = with_cpus(topology, read_sysfs(), made_up=made_up)
     text = write_topology(
         topology, skeleton=True,
         comments=[f"Written by nccltune topo write from {Path(topology.source).name}. NCCL adds "

@@ -14,13 +14,21 @@ from nccltune.cli.bench_options import (
     check_pods,
     command_line,
     launch_from,
-    launch_options,
+    launch_options_with,
+    program_under_from,
+    recording,
     terminated_like_interrupted,
-    under_from,
 )
-from nccltune.cli.context import Percent
+from nccltune.cli.context import (
+    budget_option,
+    given,
+    min_gain_option,
+    seed_option,
+    study_option,
+)
 from nccltune.cli.output import json_option, print_json, stderr
 from nccltune.cli.ticker import ticking
+from nccltune.cli.what_options import collectives_from, collectives_option, sizes_from, sizes_option
 
 if TYPE_CHECKING:
     from nccltune.measure.conversation import Hello
@@ -35,11 +43,12 @@ Examples:
   nccltune try NCCL_NET_GDR_READ=0 --launcher openmpi --hosts a,b --gpus 4 -- all_reduce_perf -e 1G
   nccltune try NCCL_P2P_LEVEL=PXB -- all_reduce_perf -b 1M -e 1G -f 2 -g 4
   nccltune try --unset NCCL_ALGO -o studies/a -- mpirun -n 8 all_reduce_perf -b 1K -e 1G -f 2
+  nccltune try NCCL_IB_TC=106 --launcher kubernetes --image nccl-tests:1 --nodes 2 \\
+      -- all_reduce_perf -b 1M -e 1G -f 2
 """
 CONF = "try.conf"
 RESULT = "try.json"
 _ROUNDS = 8
-_COLLECTIVES = "allreduce,allgather,reducescatter"
 _SIZES = "4K-256M"
 
 
@@ -48,15 +57,10 @@ _SIZES = "4K-256M"
     "words", nargs=-1, type=click.UNPROCESSED, metavar="NAME=VALUE... [-- PROGRAM ARGS...]"
 )
 @click.option("--unset", multiple=True, metavar="NAME", help="Try it without this setting.")
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    metavar="STUDY",
-    type=click.Path(path_type=Path),
+@study_option(
+    "The study that keeps every timing; an interrupted trial goes on there.",
     default=Path("studies/try"),
     show_default=True,
-    help="The study that keeps every timing; an interrupted trial goes on there.",
 )
 @click.option(
     "--rounds",
@@ -65,24 +69,13 @@ _SIZES = "4K-256M"
     show_default=True,
     help="Rounds of a process with the setting and one without; 4 are the least that decide.",
 )
-@click.option(
-    "--min-gain",
-    type=Percent(),
-    default="3%",
-    show_default=True,
-    help="What a range of sizes must gain for the setting to be kept.",
-)
-@click.option(
-    "--collectives",
-    help=f"Without a PROGRAM: what our bench measures.  [default: {_COLLECTIVES}]",
-)
-@click.option("--sizes", help=f"Without a PROGRAM: range of sizes.  [default: {_SIZES}]")
-@launch_options
-@click.option(
-    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
-)
+@min_gain_option("What a range of sizes must gain for the setting to be kept.")
+@collectives_option("Without a PROGRAM: ")
+@sizes_option(_SIZES, "Without a PROGRAM: ")
+@launch_options_with("nccltune, or with the PROGRAM")
+@budget_option()
 @click.option("--anew", is_flag=True, help="Leave out the rounds measured before.")
-@click.option("--seed", type=click.IntRange(0), default=1, hidden=True)
+@seed_option()
 @json_option()
 @click.pass_context
 def command(
@@ -103,9 +96,9 @@ def command(
     helps beyond noise.
 
     Each round starts two processes, one with the settings and one without, in random order. A
-    PROGRAM is any that prints tables of nccl-tests, started as it is or by --launcher; without one
-    our bench measures. Exit code 0 if the setting is worth keeping (STUDY/try.conf has it, and
-    nccltune env prints it), 1 if not, with the reason.
+    PROGRAM is any that prints tables of nccl-tests, started as it is or by --launcher (in pods:
+    held for all rounds); without one our bench measures. Exit code 0 if the setting is worth
+    keeping (STUDY/try.conf has it, and nccltune env prints it), 1 if not, with the reason.
     """
     from nccltune.measure.trial.driver import Wanted
     from nccltune.measure.trial.replay import ReplayRunner
@@ -113,9 +106,9 @@ def command(
 
     settings_words, program = split_words(words)
     settings = read_settings(settings_words, unset, os.environ)
-    runner = _runner(program, settings, options, seed)
+    runner = _runner(context, program, settings, options, seed)
     wanted = Wanted(rounds, budget, seed)
-    trial = _trial(path, settings, program, options)
+    trial = _trial(context, path, settings, program, options)
     if isinstance(runner, ReplayRunner):
         runner.choose(trial.of("default"), trial.of("set"))
     again = _again(context, settings_words, program)
@@ -133,7 +126,11 @@ def command(
 
 
 def _runner(
-    program: list[str], settings: dict[str, str | None], options: dict[str, Any], seed: int
+    context: click.Context,
+    program: list[str],
+    settings: dict[str, str | None],
+    options: dict[str, Any],
+    seed: int,
 ) -> "Runner":
     """What runs a process, by what was asked for. Raises InputError for what does not go
     together."""
@@ -145,34 +142,16 @@ def _runner(
     launch = {name: options[name] for name in LAUNCH}
     check_pods(launch["launcher"], launch["image"], launch["settings"])
     if launch["replay"] is not None:
-        from nccltune.cli.bench_options import recording
-
         return ReplayRunner(recording(launch["replay"]), seed)
     if not program:
-        from nccltune.cli.bench_options import collectives_from
-        from nccltune.model.sizes import parse_range
-
-        low, high = parse_range(options["sizes"] or _SIZES)
-        if low < 4:
-            raise InputError("sizes begin at 4 bytes, one element", where="--sizes")
-        collectives = collectives_from(options["collectives"] or _COLLECTIVES)
+        low, high = sizes_from(options["sizes"])
+        collectives = collectives_from(options["collectives"])
         return BenchRunner(launch_from(launch), collectives, low, high, settings)
     for name in ("collectives", "sizes", "emulate_nodes", "nccl"):
-        if options[name] is not None:
+        if given(context, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError("is for our bench, without a PROGRAM", where=option)
-    launcher, nodes, hosts, gpus = (launch[name] for name in ("launcher", "nodes", "hosts", "gpus"))
-    if launcher is None:
-        for option, value in (("--nodes", nodes), ("--hosts", hosts), ("--gpus", gpus)):
-            if value is not None:
-                raise InputError(
-                    "is for --launcher",
-                    where=option,
-                    hint="without one the PROGRAM is started as it is, with its own options",
-                )
-        return ProgramRunner(program, os.environ, settings)
-    under = under_from(launcher, nodes, hosts, gpus, per_node=launch["processes"] == "one")
-    return ProgramRunner(program, os.environ, settings, under=under)
+    return ProgramRunner(program, os.environ, settings, under=program_under_from(launch))
 
 
 def _again(context: click.Context, settings: list[str], program: list[str]) -> str:
@@ -183,7 +162,11 @@ def _again(context: click.Context, settings: list[str], program: list[str]) -> s
 
 
 def _trial(
-    path: Path, settings: dict[str, str | None], program: list[str], options: dict[str, Any]
+    context: click.Context,
+    path: Path,
+    settings: dict[str, str | None],
+    program: list[str],
+    options: dict[str, Any],
 ) -> "Trial":
     """What is compared. Settings that earlier trials have kept are there on both sides."""
     from nccltune.measure.trial.runs import Trial
@@ -196,8 +179,11 @@ def _trial(
     told = [
         f"{name}={options[name]}"
         for name in ("collectives", "sizes", "launcher", "nodes", "hosts", "gpus", "emulate_nodes")
-        if options[name] is not None
+        if given(context, name)
     ]
+    # Another image has another NCCL.
+    told += [f"image={options['image']}"] if options["image"] is not None else []
+    told += [f"set={setting}" for setting in options["settings"]]
     return Trial(settings=settings, baseline=baseline, what=[*told, *program])
 
 

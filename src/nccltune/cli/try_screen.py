@@ -83,6 +83,7 @@ def _measured(verdict: "Verdict") -> str:
 
 def _table(out: "Console", item: "CollectiveGain") -> None:
     from nccltune.model.sizes import format_bytes
+    from nccltune.report.words import significant, time_text
 
     noise = "noise unknown" if item.noise is None else f"A/A noise {100 * item.noise:.2g} %"
     out.print(
@@ -97,8 +98,9 @@ def _table(out: "Console", item: "CollectiveGain") -> None:
         told = {"faster": "  faster", "slower": "  slower", "same": ""}[size.effect]
         gain = size.gain
         out.print(
-            f"{format_bytes(size.bytes):>10}{size.default_us:>9.4g} us{size.set_us:>9.4g} us"
-            f"{size.set_gb_per_s:>8.3g}{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}",
+            f"{format_bytes(size.bytes):>10}{time_text(size.default_us):>12}"
+            f"{time_text(size.set_us):>12}{significant(size.set_gb_per_s):>8}"
+            f"{gain.gain:>7.2f}x   {gain.low:.2f}-{gain.high:.2f}{told}",
             markup=False,
         )
 

@@ -27,11 +27,6 @@ Examples:
     type=click.Path(path_type=Path),
     help="The configuration to write  [default: STUDY/tuner.conf]",
 )
-@click.option(
-    "--weights",
-    type=click.Path(),
-    help="CSV file `bytes,weight`: how much each size counts  [default: all the same]",
-)
 @tune_options
 @json_option()
 def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> None:

@@ -19,7 +19,7 @@ from nccltune.cli.bench_options import (
     terminated_like_interrupted,
     under_from,
 )
-from nccltune.cli.context import STUDY
+from nccltune.cli.context import STUDY, budget_option
 from nccltune.cli.output import json_option, next_step, print_json, stderr, stdout
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ _PODS = ("launcher", "image", "settings")
 @STUDY
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @launch_options
-@click.option(
-    "--budget", type=click.FloatRange(0, min_open=True), help="Seconds to measure at most."
-)
+@budget_option()
 @click.option("--anew", is_flag=True, help="Measure everything again, not only what is missing.")
 @click.option("--check", is_flag=True, help="Exit with 1 unless every rule holds as it is.")
 @json_option()

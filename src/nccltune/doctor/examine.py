@@ -342,6 +342,7 @@ def _judged(rule: Rule, answers: Mapping[str, Answer], nodes: Mapping[str, Facts
             Evidence(text=words, nodes=tuple(named), read=_read(rule, named, nodes))
             for words, named in evidence.items()
         ),
+        alone=text.alone,
         missing=tuple(sorted(missing)) if verdict is Verdict.CANNOT_TELL else (),
         check=text.check,
         remedy=remedy or text.remedy.text,

@@ -37,7 +37,8 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True):
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """One rule's verdict. `nodes` are those of each verdict; `missing` the facts that were not
-    there where it cannot tell; `remedy`, `commands` and `fix` are filled in where it found."""
+    there where it cannot tell; `remedy`, `commands` and `fix` are filled in where it found. A
+    sentence of evidence that is said `alone` needs no title before it."""
 
     rule: str
     number: int | None
@@ -48,6 +49,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     nodes: dict[Verdict, tuple[str, ...]]
     evidence: tuple[Evidence, ...] = ()
+    alone: bool = False
     missing: tuple[str, ...] = ()
     check: str
     remedy: str

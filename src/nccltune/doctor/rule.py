@@ -82,6 +82,7 @@ class RuleText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compare: Compare | None = None
     code: str | None = None
     evidence: str | None = None
+    alone: bool = False
     fix: tuple[str, ...] = ()
     by_hand: str | None = None
     nccl: Versions | None = None

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """An examination in a few sentences: the verdict, and what would tell what could not be told."""
 
+import textwrap
 from collections import Counter
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.result import Examination, Verdict
+from nccltune.doctor.result import Examination, Judged, Verdict
 from nccltune.doctor.rule import Severity
 from nccltune.model.scale import count
+
+_LONGEST = 160
 
 
 def verdict_words(examined: Examination) -> str:
@@ -19,6 +22,32 @@ def verdict_words(examined: Examination) -> str:
     severities = Counter(judged.severity for judged in findings)
     parts = [count(severities[level], str(level)) for level in Severity if severities[level]]
     return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
+
+
+def line_words(examined: Examination, most: int = 3) -> str:
+    """All of it in one line: how many rules say ok, and the `most` gravest findings in words."""
+    findings = examined.of(Verdict.FINDING)
+    well = len(examined.of(Verdict.OK))
+    if not findings:
+        # Without findings the line must not look better than it is.
+        open_ = f" · cannot tell {len(examined.of(Verdict.CANNOT_TELL))}"
+        return f"ok {well} · nothing found{open_}" if well else "nothing could be checked"
+    noun = "finding" if len(findings) == 1 else "findings"
+    parts = [_in_short(judged) for judged in findings[:most]]
+    more = len(findings) - len(parts)
+    parts += [f"and {more} more: nccltune doctor"] if more else []
+    return f"ok {well} · {noun} {len(findings)}: {' · '.join(parts)}"
+
+
+def _in_short(judged: Judged) -> str:
+    """`GPU 1 is slow (its evidence and 2 more)`; evidence that says it all goes without a title."""
+    shown = [
+        textwrap.shorten(item.text, _LONGEST, placeholder=" ...")
+        for item in judged.evidence[: 3 if judged.alone else 1]
+    ]
+    more = len(judged.evidence) - len(shown)
+    words = "; ".join(shown) + (f" and {more} more" if more else "")
+    return words if judged.alone else f"{judged.title} ({words})"
 
 
 def count_words(examined: Examination) -> str:

@@ -2,10 +2,11 @@
 """NCCL's configuration file: `NAME=value` lines, read at a process's first call of NCCL.
 
 As `src/misc/param.cc` reads it (2.19 to 2.30): a comment only where `#` is the first character,
-and everything behind the first `=` is the value. What the environment sets counts first.
+everything behind the first `=` is the value, and what is set already stays: the environment counts
+before the file, and the first line of a name before the others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from nccltune.model.errors import InputError
@@ -18,15 +19,26 @@ def render_conf(settings: Mapping[str, str], comments: Iterable[str] = ()) -> st
     return "".join(f"{line}\n" for line in lines)
 
 
+def conf_lines(text: str) -> Iterator[tuple[int, str, str]]:
+    """Number (from 1), name and value of each line that sets something."""
+    for number, line in enumerate(text.split("\n"), 1):
+        name, sign, value = line.partition("=")
+        if sign and not line.startswith("#"):
+            yield number, name, value
+
+
+def first_settings(text: str) -> dict[str, str]:
+    """What a file's text sets."""
+    settings: dict[str, str] = {}
+    for _, name, value in conf_lines(text):
+        settings.setdefault(name, value)
+    return settings
+
+
 def read_conf(path: Path) -> dict[str, str]:
     """The settings of a file. Raises InputError where it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
-    settings = {}
-    for line in text.splitlines():
-        name, sign, value = line.partition("=")
-        if sign and not line.startswith("#"):
-            settings[name] = value
-    return settings
+    return first_settings(text)

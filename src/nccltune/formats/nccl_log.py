@@ -31,6 +31,8 @@ _WINDOW = 1024
 """What stands before the mark and matters: a stamp, a host, numbers and a few words."""
 _MARKS = 16
 VERSION_LINE = re.compile(r"NCCL version (?P<version>\d+\.\d+\.\d+)")
+# Plugins have names with blanks: AWS Libfabric.
+NETWORK_LINE = re.compile(r"Using network (?P<name>\S{1,80}(?: \S{1,80}){0,8})")
 
 # 2.20 to 2.22 name no collective; 2.20 to 2.23 count bytes over all ranks and give numbers.
 _CHOICE_BY_NUMBER = re.compile(
@@ -49,7 +51,6 @@ _SETTING = re.compile(r"(?P<name>NCCL_\w+) set by environment to (?P<value>.*?)\
 _COMM = re.compile(r"\brank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)\b")
 _COMM_RANKS = re.compile(r"\brank \d+ nranks (?P<ranks>\d+)\b")
 _TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
-_NETWORK = re.compile(r"Using network (?P<name>[\w-]+)")
 
 PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
 Bypass = Literal["symmetric kernel", "copy engine"]
@@ -113,7 +114,7 @@ class NcclLog:
             self.version = match["version"]
         elif (match := _TUNER.search(message)) is not None:
             self.tuner = match["name"]
-        elif (match := _NETWORK.search(message)) is not None:
+        elif (match := NETWORK_LINE.search(message)) is not None:
             self.network = match["name"]
 
     @property

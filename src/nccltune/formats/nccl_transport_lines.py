@@ -11,10 +11,12 @@ import re
 
 import msgspec
 
-# Plugins have names with blanks: NET/AWS Libfabric/0.
+VIA = r"via (?P<via>NET/[^/]+/\S+|\S+)"
+"""How a connection goes, a part of patterns. Plugins have names with blanks: `NET/AWS Libfabric/0`.
+"""
 _CONNECTION = re.compile(
     r"Channel (?P<channel>\d+)(?:/(?P<index>\d+))? : (?P<source>\d+)\[\w+\] -> (?P<target>\d+)"
-    r"\[\w+\] (?:\[(?P<way>send|receive)\] )?via (?P<via>NET/[^/]+/\S+|\S+)"
+    rf"\[\w+\] (?:\[(?P<way>send|receive)\] )?{VIA}"
 )
 _COLLNET = re.compile(
     r"CollNet (?P<channel>\d+)/\d+ : (?P<rank>\d+) \[(?P<way>send|receive)\] "
@@ -132,12 +134,13 @@ def read_nics(message: str) -> list[Nic] | None:
     if match is None:
         return None
     listed, network = match["rest"].partition(";")[0], match["network"]
-    if network == "Socket":
-        names = [item["name"] for item in _SOCKET_DEVICE.finditer(listed)]
-        return [Nic(network=network, name=name) for name in names]
-    return [
+    ports = [
         Nic(network=network, name=item["name"], port=int(item["port"]), link=item["link"])
         for item in _IB_DEVICE.finditer(listed)
+    ]
+    # Interfaces, with addresses for ports: of Socket, and of plugins such as FastSocket.
+    return ports or [
+        Nic(network=network, name=item["name"]) for item in _SOCKET_DEVICE.finditer(listed)
     ]
 
 

@@ -7,6 +7,7 @@ NUMA ID. NICs are `NIC0` with a legend below, or go by their own names in driver
 """
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -49,12 +50,8 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
     """The matrix in what `nvidia-smi topo -m` printed. Raises InputError, with the line, where
     there is none or it was cut."""
     lines = _lines(data, source)
-    at, names, trailing = _header(lines, source)
-    legend = {
-        match.group(1): match.group(2)
-        for line in lines
-        if (match := _LEGEND.fullmatch(line)) is not None
-    }
+    at, names, trailing = find_header(lines, source)
+    legend = nic_names(lines)
     devices: list[SmiDevice] = []
     cells: list[tuple[str, ...]] = []
     for number, line in enumerate(lines[at + 1 :], at + 2):
@@ -69,7 +66,7 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
                 where=f"{source}:{number}",
                 hint="save it whole: nvidia-smi topo -m > FILE",
             )
-        row, rest = _row(line, names, trailing, f"{source}:{number}")
+        row, rest = read_row(line, names, trailing, f"{source}:{number}")
         cells.append(row)
         devices.append(_device(words[0], legend, rest, devices))
         if len(devices) == len(names):
@@ -81,6 +78,15 @@ def read_matrix(data: bytes, source: str) -> SmiMatrix:
             hint="save it whole: nvidia-smi topo -m > FILE",
         )
     return SmiMatrix(source=source, devices=tuple(devices), cells=tuple(cells))
+
+
+def nic_names(lines: Iterable[str]) -> dict[str, str]:
+    """What the legend below the table calls `NIC0`, ..."""
+    return {
+        match.group(1): match.group(2)
+        for line in lines
+        if (match := _LEGEND.fullmatch(line)) is not None
+    }
 
 
 def looks_like_matrix(text: str) -> bool:
@@ -103,8 +109,9 @@ def _lines(data: bytes, source: str) -> list[str]:
     return [_ESCAPE.sub("", line) for line in text.splitlines()]
 
 
-def _header(lines: list[str], source: str) -> tuple[int, list[str], list[str]]:
-    """Place of the header, the devices' names and the names of the columns after them."""
+def find_header(lines: list[str], source: str) -> tuple[int, list[str], list[str]]:
+    """Place of the header, the devices' names and the names of the columns after them. Raises
+    InputError where there is none, or one of devices that cannot be told apart."""
     for at, line in enumerate(lines):
         words = line.split()
         if words[:1] != ["GPU0"] or _is_cell(words[1] if len(words) > 1 else ""):
@@ -129,11 +136,14 @@ def _is_cell(word: str) -> bool:
     return word in _DISTANCES or _NVLINK.fullmatch(word) is not None
 
 
-def _row(
+def read_row(
     line: str, names: list[str], trailing: list[str], where: str
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Cells, and what the columns after them say; with tabs an empty column stays known."""
-    words = line.split("\t") if "\t" in line else line.split()
+    """Cells, and what the columns after them say; with tabs an empty column stays known. Raises
+    InputError for a row that was cut or has other words."""
+    # What was pasted may have kept only some of its tabs.
+    by_tabs = len(line.partition("\t")[0].split()) == 1
+    words = line.split("\t") if by_tabs else line.split()
     words = [word.strip() for word in words]
     cells = tuple(words[1 : len(names) + 1])
     if len(cells) < len(names):

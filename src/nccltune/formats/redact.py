@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 # Settings that name hosts or addresses rather than behaviour.
 _IDENTITY = frozenset({"NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_RAS_ADDR"})
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|API_?KEY|AUTH", re.IGNORECASE)
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|API_?KEY|AUTH", re.IGNORECASE)
+"""Names of settings that no value is kept of."""
 _SECRET_VALUE = re.compile(r"://|-----BEGIN|[A-Za-z0-9+/_=.-]{32,}", re.ASCII)
 _PLAIN_NAME = re.compile(r"NCCL_[A-Z0-9_]{1,80}")
 _MAX_VALUE = 120
@@ -19,7 +20,7 @@ def keep_setting(name: str, value: str) -> str | None:
     Only `NCCL_*`; nothing that names a host, nothing whose name or value looks like a secret; of
     a path only the file's name.
     """
-    if not _PLAIN_NAME.fullmatch(name) or name in _IDENTITY or _SECRET_NAME.search(name):
+    if not _PLAIN_NAME.fullmatch(name) or name in _IDENTITY or SECRET_NAME.search(name):
         return None
     if len(value) > _MAX_VALUE or not value.isprintable():
         return None

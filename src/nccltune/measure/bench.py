@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 import msgspec
 
 from nccltune.launch.follow import Follower
+from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
 from nccltune.measure.conversation import (
     SCHEMA_VERSION,
     Hello,
@@ -288,7 +289,7 @@ def _last_words(stderr: str) -> str | None:
     """What a launcher says after the reason of a lost node is guesses; what kubectl says in the
     end is the status, which is known."""
     lines = [line for line in stderr.splitlines() if line.strip(" \t-=*")]
-    lines = [line for line in lines if not line.startswith("command terminated with exit code")]
+    lines = [line for line in lines if not line.startswith(EXEC_FAILED)]
     if not lines:
         return None
     return f"it began with: {lines[0]}" if _lost(stderr) else f"its last words: {lines[-1]}"

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a bench runs on, and whether a study is of the same."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
+from nccltune.formats.tuner_csv import config_hash
 from nccltune.measure.conversation import Hello
 from nccltune.measure.gpus import driver_version
 from nccltune.model.errors import StudyError
@@ -23,7 +26,9 @@ _SAME = {
 """What makes two platforms one, with the words for it."""
 _OF_ONE_RUN = (
     "NCCL_DEBUG",
+    "NCCL_GRAPH_DUMP_FILE",
     "NCCL_HOSTID",
+    "NCCL_TOPO_DUMP_FILE",
     "NCCL_TUNER_CONFIG_FILE",
     "NCCL_TUNER_PLUGIN",
     "NCCL_VERSION",
@@ -98,6 +103,13 @@ def check_same(
             where=str(study.path),
             hint=hint,
         )
+
+
+def this_host() -> str:
+    """What stands for this machine in a bench's answer (`HostHash` of native/bench/nccl)."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    words = boot.read_text(encoding="ascii").split() if boot.exists() else []
+    return config_hash((os.uname().nodename + "".join(words[:1])).encode())
 
 
 def _told(value: object) -> str:

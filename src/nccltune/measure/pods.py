@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods of a Kubernetes cluster, held for as many conversations with the bench as a verb needs."""
+"""Pods of a Kubernetes cluster, held for as many conversations with the bench, or runs of a
+program, as a verb needs."""
 
 import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,18 +25,34 @@ CONFIG = "/dev/shm/nccltune-tuner.conf"  # noqa: S108 - in a container
 # Of this shell alone: where things are on this machine.
 _NOT_HANDED_ON = frozenset({"NCCLTUNE_NATIVE_DIR"})
 _OURS = ("NCCL_", "NCCLTUNE_")
-# Variables come before the conversation, a line each, and no secret stands on a command line. The
+# Variables come before everything else, a line each, and no secret stands on a command line. The
 # touch tells the pods that somebody needs them.
-_TALK = """\
+_VARIABLES = """\
 while IFS= read -r line && [ -n "$line" ]; do export "$line"; done
-bench=$(command -v {bench} || python3 -c {find}) || {{
+"""
+_ALIVE = f"""\
+(while touch {ALIVE}; do sleep 20; done) </dev/null >/dev/null 2>&1 &
+"""
+_TALK = """\
+{variables}bench=$(command -v {bench} || python3 -c {find}) || {{
   echo "error: the image has no nccltune" >&2
   echo "hint: pip install nccltune in it, and python3 on its PATH" >&2
   exit 3
 }}
-(while touch {alive}; do sleep 20; done) </dev/null >/dev/null 2>&1 &
-trap "kill $!" EXIT
+{alive}trap "kill $!" EXIT
 {wait}{mpirun}
+"""
+# A command in a pod hears no signal from here, but its input ends with the connection, and so does
+# the program: no run goes on beside the next one.
+_RUN = """\
+{variables}{alive}alive=$!
+trap "kill $alive" EXIT
+{wait}exec 3<&0
+{mpirun} </dev/null 3<&- &
+program=$!
+(while read -r line; do :; done; kill "$program") <&3 >/dev/null 2>&1 &
+trap "kill $alive $! 2>/dev/null" EXIT
+wait "$program"
 """
 _FIND = "from nccltune.native import bench_path; print(bench_path())"
 
@@ -72,10 +89,59 @@ class Pods:
         NCCLTUNE_CONFIG. Raises LaunchError or PlatformError where the cluster gives no pods.
         """
         cluster = self._open()
+        variables = self._variables(cluster, environment)
+        program = [BENCH, *options, f"--rendezvous={self._workers[0].address}:{port}"]
+        wait, parts = inner(
+            replace(self._job, program=program, inherit=sorted(variables)), self._around
+        )
+        words = words_of(parts)
+        at = words.index(BENCH)
+        mpirun = f'{shlex.join(words[:at])} "$bench" {shlex.join(words[at + 1 :])}'
+        find = shlex.quote(_FIND)
+        script = _TALK.format(
+            variables=_VARIABLES, alive=_ALIVE, bench=BENCH, find=find, wait=wait, mpirun=mpirun
+        )
+        return self._exec(cluster, script), _lines(variables)
+
+    def program(
+        self, program: Sequence[str], environment: Mapping[str, str], also: Collection[str] = ()
+    ) -> tuple[list[str], list[bytes]]:
+        """The command that runs a program of MPI in the pods, such as one of nccl-tests, with the
+        GPUs of a process as its -g, and the lines to send it first. It runs until its input ends.
+
+        Every process gets this environment's variables of NCCL and of ours, and those that `also`
+        names. Raises InputError for a program that says its GPUs itself, LaunchError or
+        PlatformError where the cluster gives no pods.
+        """
+        job = replace(self._job, program=list(program))
+        check(job, "--launcher kubernetes")
+        cluster = self._open()
+        variables = self._variables(cluster, environment, also)
+        wait, parts = inner(replace(job, inherit=sorted(variables)), Around())
+        mpirun = shlex.join(words_of(parts))
+        script = _RUN.format(variables=_VARIABLES, alive=_ALIVE, wait=wait, mpirun=mpirun)
+        return self._exec(cluster, script), _lines(variables)
+
+    def take(self, pattern: str) -> bytes:
+        """What the files hold that a shell's pattern means in the pod of process 0, which are
+        removed; nothing where there are none, or the pod does not answer."""
+        if self._cluster is None:
+            return b""
+        answer = self._cluster.kubectl.take(self._workers[0].name, pattern)
+        return answer.out if answer.status == 0 else b""
+
+    def _exec(self, cluster: ClusterJob, script: str) -> list[str]:
+        command = ["exec", "-i", self._launcher, "-c", LAUNCHER, "--", "sh", "-c", script]
+        return list(cluster.kubectl.words(*command))
+
+    def _variables(
+        self, cluster: ClusterJob, environment: Mapping[str, str], also: Collection[str] = ()
+    ) -> dict[str, str]:
+        """What every process gets. The file of NCCLTUNE_CONFIG is copied into the pods."""
         variables = {
             name: value
             for name, value in environment.items()
-            if name.startswith(_OURS) and name not in _NOT_HANDED_ON
+            if (name.startswith(_OURS) or name in also) and name not in _NOT_HANDED_ON
         }
         if config := variables.get("NCCLTUNE_CONFIG"):
             self._copy(cluster, Path(config))
@@ -83,17 +149,7 @@ class Pods:
         for name, value in variables.items():
             if "\n" in value:
                 raise InputError("a value of several lines cannot be handed to pods", where=name)
-        program = [BENCH, *options, f"--rendezvous={self._workers[0].address}:{port}"]
-        wait, parts = inner(replace(self._job, program=program, inherit=sorted(variables)))
-        words = words_of(parts)
-        at = words.index(BENCH)
-        mpirun = f'{shlex.join(words[:at])} "$bench" {shlex.join(words[at + 1 :])}'
-        script = _TALK.format(
-            bench=BENCH, find=shlex.quote(_FIND), alive=ALIVE, wait=wait, mpirun=mpirun
-        )
-        command = ["exec", "-i", self._launcher, "-c", LAUNCHER, "--", "sh", "-c", script]
-        lines = [f"{name}={value}".encode() for name, value in sorted(variables.items())]
-        return list(cluster.kubectl.words(*command)), [*lines, b""]
+        return variables
 
     def close(self) -> None:
         """Delete the pods, if there are any."""
@@ -130,3 +186,8 @@ class Pods:
             answer = cluster.kubectl.write(pod.name, CONFIG, data)
             if answer.status != 0:
                 raise LaunchError(f"{config.name} does not reach {pod.name}: {answer.errors}")
+
+
+def _lines(variables: Mapping[str, str]) -> list[bytes]:
+    """The variables as the scripts read them, an empty line behind them."""
+    return [*(f"{name}={value}".encode() for name, value in sorted(variables.items())), b""]

@@ -4,7 +4,7 @@ its processes."""
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from nccltune.launch.allocation import check_hosts
@@ -61,7 +61,7 @@ def program_under(
     under: Under,
     environment: Mapping[str, str],
     *,
-    also: Sequence[str] = (),
+    also: Collection[str] = (),
 ) -> Rendered:
     """What starts a program of MPI everywhere, such as one of nccl-tests, with the GPUs of a
     process as its -g.
@@ -77,12 +77,26 @@ def program_under(
     return render(job, flavor, under.found.around(in_allocation=True))
 
 
+def program_command(
+    program: Sequence[str],
+    under: Under,
+    environment: Mapping[str, str],
+    *,
+    also: Collection[str] = (),
+) -> tuple[list[str], list[bytes]]:
+    """The command of `program_under`, in pods where Kubernetes starts it, and lines to send it
+    first. Raises LaunchError or PlatformError where a cluster gives no pods, too."""
+    if under.pods is not None:
+        return under.pods.program(program, environment, also)
+    return list(program_under(program, under, environment, also=also).words), []
+
+
 def _job(
     program: Sequence[str],
     under: Under,
     environment: Mapping[str, str],
     mpi: str | None,
-    also: Sequence[str] = (),
+    also: Collection[str] = (),
 ) -> Job:
     more = {*_ALSO, *also}
     names = sorted(name for name in environment if name.startswith(_OURS) or name in more)

@@ -113,6 +113,11 @@ class Study:
         return self.path / "tuner.conf"
 
     @property
+    def doctor_path(self) -> Path:
+        """`doctor.json`."""
+        return self.path / "doctor.json"
+
+    @property
     def report_path(self) -> Path:
         """`report.html`."""
         return self.path / "report.html"

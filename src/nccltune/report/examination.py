@@ -62,11 +62,15 @@ def render(examined: Examination) -> str:
     )
 
 
-def checks_of(examined: Examination) -> Checks:
-    """What a study's report shows of it: the findings, and how much else was asked."""
+def checks_of(examined: Examination, nodes: int = 1) -> Checks:
+    """What a study's report shows of it: the findings, and how much else was asked. `nodes` is
+    how many the study measured on."""
+    looked_at = node_words(examined)
+    if len(examined.nodes) == 1 and nodes > 1:
+        looked_at += f" · one of {nodes} nodes; the others were not looked at"
     return Checks(
         verdict=f"{verdict_words(examined)} · {count_words(examined)}",
-        looked_at=node_words(examined),
+        looked_at=looked_at,
         many=len(examined.nodes) > 1,
         findings=list(examined.of(Verdict.FINDING)),
     )

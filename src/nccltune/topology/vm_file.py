@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from nccltune.formats.cpu_list import all_of
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Gpu, Net, Pci, Topology
 from nccltune.topology import bandwidth
@@ -174,6 +175,36 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
         )  # fmt: skip
 
     return _map(topology, changed)
+
+
+def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
+    """The tree with kind and affinity of every CPU, those of `machine` where the tree has none.
+
+    NCCL adds them only to CPUs that a rank's own GPUs are below. Ranks that differ in them see the
+    other's CPU as one more, and with a NIC that is no PCI device none starts (2.28.9, "internal
+    error"). A NUMA node that the machine does not have gets all CPUs; so do all nodes of a tree
+    that is `made_up`, where affinity would be that of another machine, if this has none.
+    """
+    if not machine.cpus:
+        return topology
+    affinities = {cpu.numa: cpu.affinity for cpu in machine.cpus}
+    every = all_of(mask for mask in affinities.values() if mask)
+    kind = machine.cpus[0]
+    cpus = []
+    for cpu in topology.cpus:
+        known = cpu if cpu.arch is not None else kind
+        own = None if made_up else cpu.affinity
+        cpus.append(
+            msgspec.structs.replace(
+                cpu,
+                affinity=own or affinities.get(cpu.numa) or every,
+                arch=known.arch,
+                vendor=known.vendor,
+                family=known.family,
+                model=known.model,
+            )
+        )
+    return msgspec.structs.replace(topology, cpus=tuple(cpus))
 
 
 def _class(device: Pci) -> str:

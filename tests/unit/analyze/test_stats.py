@@ -72,6 +72,18 @@ def test_the_estimate_lies_in_its_interval_and_among_the_values(items: list[floa
     assert result.known == (len(items) >= 4)
 
 
+def test_gains_are_told_as_ratios() -> None:
+    found = estimate([math.log(1.25)] * 5, assumed_sd=0.05)
+    assert found is not None
+    assert found.ratio[:3] == pytest.approx((1.25, 1.25, 1.25))
+    assert found.ratio[3:] == (5, True)
+    few = estimate([0.0], assumed_sd=0.05)
+    assert few is not None
+    # Twice as fast and half as fast are equally far from as fast.
+    assert few.ratio.low * few.ratio.high == pytest.approx(1)
+    assert (few.ratio.value, few.ratio.n, few.ratio.known) == (1, 1, False)
+
+
 def test_a_single_value_has_assumed_noise() -> None:
     result = estimate([0.2], assumed_sd=0.05)
     assert result is not None

@@ -2,6 +2,7 @@
 """What is shown of an examination: terminal, page, script, platform. Evidence is foreign text."""
 
 import json
+import re
 import shutil
 import subprocess
 from io import StringIO
@@ -18,6 +19,7 @@ from nccltune.doctor.platform import fill_platform
 from nccltune.doctor.result import Examination, Verdict
 from nccltune.doctor.rulebase import RuleBase, rule_base
 from nccltune.doctor.script import fix_script
+from nccltune.doctor.summary import line_words
 from nccltune.model.platform import Platform
 from nccltune.report.examination import render
 from tests.unit.doctor.rule_cases import cases, facts_of
@@ -50,6 +52,26 @@ def screen(found: Examination, *, everything: bool = False) -> str:
     out = Console(file=StringIO(), width=200, highlight=False)
     show(out, found, everything=everything)
     return out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_one_line_has_the_gravest_findings() -> None:
+    line = line_words(examined("override-environment", "acs", "shm-small", "gpu-copy-slow"))
+    well, first, second, third, rest = line.split(" · ")
+    assert re.fullmatch(r"ok \d+", well)
+    assert re.match(r"findings [4-9]: \w", first)
+    assert "ACS sends peer traffic through the CPU (bridge " in line
+    assert second != third
+    assert re.fullmatch(r"and \d more: nccltune doctor", rest)
+    # A setting says itself what it is.
+    assert "overrides NCCL" not in line_words(examined("override-environment"))
+    assert line_words(examined("gpu-copy-slow")).endswith("on PCIe generation 5)")
+
+
+def test_one_line_says_that_nothing_was_found_or_known() -> None:
+    well = examine({"a": facts_of("a", {"cpu.governors": ["performance"]})}, rule_base(), "")
+    assert re.fullmatch(r"ok \d+ · nothing found · cannot tell \d+", line_words(well))
+    nothing = examine({"a": facts_of("a", {})}, rule_base(), "")
+    assert line_words(nothing) == "nothing could be checked"
 
 
 def test_the_screen_begins_with_the_verdict_and_gives_each_part() -> None:

@@ -189,6 +189,12 @@ def test_lines_that_changed_their_form() -> None:
     sockets = read_nics("NET/Socket : Using [0]eth0:192.0.2.7<0> [1]eth1:192.0.2.8<0>")
     assert sockets is not None
     assert [nic.name for nic in sockets] == ["eth0", "eth1"]
+    fast = read_nics("NET/FastSocket : Using [0]ens12:192.0.2.7<0>")
+    assert fast is not None
+    assert [(nic.network, nic.name, nic.port) for nic in fast] == [("FastSocket", "ens12", None)]
+    plain = NcclLog()
+    plain.observe("Using network AWS Libfabric")
+    assert plain.network == "AWS Libfabric"
     assert relaxed_ordering("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:192.0.2.7<0>") is False
     old = read_pair_gdr("GPU Direct RDMA Disabled for GPU 1b000 / HCA 1 (distance 8 > 5)")
     new = read_pair_gdr(

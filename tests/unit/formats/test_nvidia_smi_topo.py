@@ -109,6 +109,13 @@ def test_a_pasted_table() -> None:
     assert way.between("GPU1", "NET mlx5_0").kind is PathKind.SYS
 
 
+def test_a_row_that_kept_some_of_its_tabs() -> None:
+    text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0     X \tNV2\t0-7\nGPU1\tNV2\tX\t8-15\n"
+    read = read_matrix(text.encode(), "paste.txt")
+    assert read.cells == (("X", "NV2"), ("NV2", "X"))
+    assert [device.cpu_affinity for device in read.devices] == ["0-7", "8-15"]
+
+
 def test_nvswitches() -> None:
     topology = matrix(switched(8, 18))
     graph = link_graph([topology])
@@ -186,7 +193,10 @@ def test_any_matrix_becomes_a_tree(cells: list[list[str]]) -> None:
 
 def test_cpu_lists() -> None:
     assert cpus_of("0-2,8") == [0, 1, 2, 8]
-    assert cpus_of("N/A") is None
+    # A NUMA node of memory only, as the kernel tells it.
+    assert cpus_of("") == cpus_of("\n") == []
+    for damaged in ("N/A", "0-3,", "-5", "0-", "0--1", "\u00b2"):
+        assert cpus_of(damaged) is None, damaged
     assert cpus_of("3-1") is None
     assert cpus_of("0-999999") is None
     assert mask_of([0, 1, 2, 8]) == "00000107"

@@ -15,6 +15,7 @@ from nccltune.topology.vm_file import (
     parse_bus_ids,
     parse_pcie,
     with_bus_ids,
+    with_cpus,
     with_links,
 )
 from tests.unit.topology.samples import FOLDER, sample
@@ -89,7 +90,39 @@ def test_an_even_tree() -> None:
     ]  # fmt: skip
     written = write_topology(with_links(placed, Pcie(5)), skeleton=True)
     again = read_topology(written.encode(), "vm.xml")
+    assert [issue.id for issue in lint_topology(again)] == ["cpu-kind-missing"]
+    machine = Topology(
+        source="sys", dialect=Dialect.SYSFS,
+        cpus=(
+            Cpu(numa=0, affinity="f", arch="x86_64", vendor="GenuineIntel", family=6, model=207),
+        ),
+    )  # fmt: skip
+    known = with_cpus(with_links(placed, Pcie(5)), machine, made_up=True)
+    again = read_topology(write_topology(known, skeleton=True).encode(), "vm.xml")
     assert lint_topology(again) == []
+    assert [cpu.affinity for cpu in again.cpus] == ["f", "0000000f"]
+
+
+def test_kinds_and_affinities_of_cpus() -> None:
+    machine = Topology(
+        source="sys", dialect=Dialect.SYSFS,
+        cpus=tuple(
+            Cpu(numa=numa, affinity=mask, arch="x86_64", vendor="AuthenticAMD", family=25, model=1)
+            for numa, mask in ((0, "ffff0000,0000ffff"), (1, "ffff,ffff0000"))
+        ),
+    )  # fmt: skip
+    known = sample("dgx")
+    assert with_cpus(known, machine, made_up=False) == known
+    # Affinities of another machine do not hold here; its CPUs are of the kind that is told.
+    moved = with_cpus(known, machine, made_up=True)
+    assert [cpu.affinity for cpu in moved.cpus][:2] == ["ffff0000,0000ffff", "ffff,ffff0000"]
+    assert [cpu.vendor for cpu in moved.cpus] == [cpu.vendor for cpu in known.cpus]
+    one = msgspec.structs.replace(known.cpus[0], numa=7, affinity=None, arch=None)
+    alone = msgspec.structs.replace(known, cpus=(one,))
+    (cpu,) = with_cpus(alone, machine, made_up=False).cpus
+    assert (cpu.affinity, cpu.vendor) == ("ffffffff,ffffffff", "AuthenticAMD")
+    nothing = msgspec.structs.replace(machine, cpus=())
+    assert with_cpus(alone, nothing, made_up=False) == alone
 
 
 def test_links_that_are_known_stay() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a node: of the running one, and of items that were read anywhere."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -55,15 +56,17 @@ def collect(
     files: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
+    stop: threading.Event | None = None,
 ) -> Facts:
     """The facts of this node, read without root rights.
 
     `files` are more things to look at, told by their names and content as in a collected folder:
     job files, an NCCL log, outputs of nccl-tests, topology and graph files. With another `root`
-    than `/` files below it are read in place of the node's, and tools only run by `runner`.
+    than `/` files below it are read in place of the node's, and tools only run by `runner`. Once
+    `stop` is set, nothing more is read and no tool is left running.
     Raises InputError where one of `files` cannot be read.
     """
-    evidence = gather(root, environment=environment, runner=runner)
+    evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:
         if not path.is_file():
             raise InputError("no such file", where=str(path), hint="check the name")

@@ -130,6 +130,10 @@ def _peers(evidence: Evidence, facts: Facts) -> None:
         ]
     if known:
         facts.add("gpu.p2p", pairs, source)
+    copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
+    if copies is not None and copies[0].peers:
+        place = copies[1].place(copies[0].lines["peers"])
+        facts.add("gpu.copies", [copy._asdict() for copy in copies[0].peers], place)
     topo = evidence.parsed("topo", parse_topo_matrix)
     if topo is not None and topo[0].cells:
         paths = []

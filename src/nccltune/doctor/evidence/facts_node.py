@@ -16,9 +16,10 @@ from nccltune.doctor.evidence.parsers.kernel_log import parse_kernel_log
 from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.services import parse_services
-from nccltune.doctor.evidence.parsers.text import cpu_list, whole
+from nccltune.doctor.evidence.parsers.text import whole
 from nccltune.doctor.evidence.raw import Evidence
 from nccltune.doctor.facts import Facts
+from nccltune.formats.cpu_list import cpus_of
 
 _SHM = "/dev/shm"  # noqa: S108  # asked about, not written to
 _CPU = "/sys/devices/system/cpu/"
@@ -139,7 +140,7 @@ def _cpus(evidence: Evidence, facts: Facts) -> None:
         return
     tree, raw = item
     online = tree.get(_CPU + "online")
-    listed = cpu_list(online) if online else None
+    listed = cpus_of(online) if online else None
     if listed:
         facts.add("node.vcpus", len(listed), evidence.where(raw, _CPU + "online"))
     nodes = [

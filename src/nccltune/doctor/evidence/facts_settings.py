@@ -14,6 +14,7 @@ from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence
 from nccltune.doctor.evidence.redacting import kept_name, kept_value
 from nccltune.doctor.facts import Facts
+from nccltune.formats.nccl_conf import conf_lines
 
 _CONFS = (
     ("named-nccl-conf", "named_conf"),
@@ -86,9 +87,8 @@ def _confs(evidence: Evidence) -> Iterator[_Setting]:
             continue
         first: dict[str, _Setting] = {}
         # Of one file the first line counts: NCCL never sets what is set already.
-        for number, line in lines_of(evidence.parse(raw, str)):
-            key, sign, value = line.partition("=")
-            if sign and not line.startswith("#") and kept_name(key.strip()):
+        for number, key, value in conf_lines(evidence.parse(raw, str)):
+            if kept_name(key.strip()):
                 place = f"{raw.real or raw.source}:{number}"
                 first.setdefault(key, _Setting(key, kept_value(key, value), kind, place))
         yield from first.values()

@@ -113,6 +113,13 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
         raise InputError(
             "is empty", where=str(path), hint="collect first: nccltune doctor --collect"
         )
+    below = next(_deeper(path, folders), None) if not files else None
+    if below is not None:
+        raise InputError(
+            "has folders of folders, and no node's files",
+            where=str(path),
+            hint=f"name the folder that holds a folder a node: nccltune doctor {below}",
+        )
     if len(folders) > _MOST_NODES:
         raise InputError(
             f"holds {len(folders)} folders, and {_MOST_NODES} nodes are the most",
@@ -120,6 +127,15 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
             hint="name a part of them",
         )
     return _nodes(path, folders, files, shared)
+
+
+def _deeper(path: Path, folders: list[str]) -> Iterator[Path]:
+    """The folders, where all of them hold folders and no files; nothing else."""
+    for name in folders:
+        below, files = _listed(path / name)
+        if files or not below:
+            return
+    yield from (path / name for name in folders)
 
 
 def _nodes(path: Path, folders: list[str], files: list[str], cache: Cache) -> Iterator[Evidence]:

@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
 from nccltune.doctor.evidence.tools import Output, run_all
 
 Runner = Callable[[list[Command]], Mapping[str, Output]]
+_TICK_S = 0.05
 
 
 class _Job(NamedTuple):
@@ -51,16 +53,17 @@ def gather(
     runner: Runner | None = None,
     thorough: bool = False,
     cache: Cache | None = None,
+    stop: threading.Event | None = None,
 ) -> Evidence:
     """Everything of a running node that can be read without root rights; `thorough` also runs tools
     that are slow and tell a person more than the doctor.
 
     With another `root` than `/` tools are only run by a `runner` that is given. What could not be
-    read stands in the result's `problems`.
+    read stands in the result's `problems`; so does what was not read yet when `stop` was set.
     """
     environment = dict(os.environ if environment is None else environment)
     if runner is None and root == Path("/"):
-        runner = run_all
+        runner = partial(run_all, stop=stop)
     evidence = Evidence(_host(root), live=True, cache=cache)
     outputs: dict[str, Output] = {}
     tools = threading.Thread(
@@ -68,7 +71,7 @@ def gather(
     )
     if runner is not None:
         tools.start()
-    _read_jobs(_jobs(root, environment), evidence)
+    _read_jobs(_jobs(root, environment), evidence, stop or threading.Event())
     if runner is not None:
         # run_all keeps its own deadlines.
         tools.join()
@@ -213,7 +216,7 @@ def _setting_line(line: str) -> str:
     return f"{name}={redacting.kept_value(name, value.strip())}"
 
 
-def _read_jobs(jobs: list[_Job], evidence: Evidence) -> None:
+def _read_jobs(jobs: list[_Job], evidence: Evidence, stop: threading.Event) -> None:
     """Run the jobs in threads and take what is ready in time: a file of a dead file server, or of
     a device that does not answer, must not hold the rest up."""
     results: dict[str, tuple[bytes, list[str]] | Unread] = {}
@@ -229,10 +232,12 @@ def _read_jobs(jobs: list[_Job], evidence: Evidence) -> None:
         thread.start()
     until = time.monotonic() + QUICK_S
     for job, thread in zip(jobs, threads, strict=True):
-        thread.join(max(0.0, until - time.monotonic()))
+        while thread.is_alive() and time.monotonic() < until and not stop.is_set():
+            thread.join(_TICK_S)
         result = results.get(job.name)
         if result is None:
-            evidence.problems.append(f"{job.source}: did not answer within {QUICK_S:g} s")
+            late = "no time was left" if stop.is_set() else f"did not answer within {QUICK_S:g} s"
+            evidence.problems.append(f"{job.source}: {late}")
         elif isinstance(result, Unread):
             if str(result):
                 evidence.problems.append(f"{job.source}: {result}")

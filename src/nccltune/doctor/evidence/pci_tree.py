@@ -4,8 +4,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import bus_id, cpu_list, real, whole
+from nccltune.doctor.evidence.parsers.text import bus_id, real, whole
 from nccltune.doctor.evidence.parsers.tree import Tree
+from nccltune.formats.cpu_list import cpus_of
 
 ROOT = "/sys/bus/pci/devices/"
 NVIDIA = "0x10de"
@@ -67,7 +68,7 @@ def pci_nodes(tree: Tree) -> dict[str, PciNode]:
             width_max=_lanes(values.get("max_link_width")),
             driver=tree.link(f"{ROOT}{name}/driver"),
             iommu_group=tree.link(f"{ROOT}{name}/iommu_group"),
-            cpus=cpu_list(cpus) if cpus is not None else None,
+            cpus=cpus_of(cpus) if cpus is not None else None,
             root=root,
             above=above,
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from nccltune.doctor.evidence.catalogue import PLUGIN_KINDS
 from nccltune.doctor.evidence.files import Unread, below, read_file
 from nccltune.doctor.evidence.parsers.elf import exported_names
+from nccltune.formats.nccl_conf import first_settings
 from nccltune.model.errors import InputError
 
 FOLDERS = (
@@ -127,12 +128,7 @@ def _settings(root: Path, environment: Mapping[str, str]) -> dict[str, str]:
         text = read_file(below(root, "/etc/nccl.conf"), 1 << 20).decode(errors="replace")
     except Unread:
         text = ""
-    found = {}
-    for line in text.split("\n"):
-        name, sign, value = line.partition("=")
-        if sign and not line.startswith("#"):
-            found[name] = value
-    return {**found, **environment}
+    return {**first_settings(text), **environment}
 
 
 def _candidates(

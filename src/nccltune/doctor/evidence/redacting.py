@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from nccltune.doctor.evidence.catalogue import SETTINGS
 from nccltune.doctor.evidence.parsers.kernel_log import wanted
+from nccltune.formats.redact import SECRET_NAME
 
 GONE = "(redacted)"
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|API_?KEY|AUTH", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"://[^/@\s]*:[^/@\s]*@|-----BEGIN|\b[A-Za-z0-9+/_=-]{40,}\b", re.ASCII)
 _UUID = re.compile(r"\b(?P<kind>GPU-|MIG-|)[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 _MAC = re.compile(r"\b[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){5}(?:(?::[0-9a-fA-F]{2}){14})?\b")
@@ -79,10 +79,10 @@ def kept_name(name: str) -> bool:
 
 def kept_value(name: str, value: str) -> str:
     """A setting's value, or in its place that it was taken out."""
-    if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
+    if SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
         # A list of folders is long without being a secret.
         is_path = name.endswith(("PATH", "PRELOAD", "FILE", "PLUGIN", "DIR"))
-        if _SECRET_NAME.search(name) or not is_path or "://" in value or "BEGIN" in value:
+        if SECRET_NAME.search(name) or not is_path or "://" in value or "BEGIN" in value:
             return GONE
     return value[:4096]
 

@@ -9,6 +9,7 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -50,9 +51,12 @@ class _Running:
 
 
 def run_all(
-    commands: Sequence[Command], environment: Mapping[str, str] | None = None
+    commands: Sequence[Command],
+    environment: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> dict[str, Output]:
-    """Run all of them at once; the outputs by the command's name."""
+    """Run all of them at once; the outputs by the command's name. What still runs once `stop` is
+    set is killed, and nothing more is started."""
     environment = dict(os.environ if environment is None else environment)
     # Tools translate what they print, and numbers with it.
     environment.update(LC_ALL="C", LANG="C")
@@ -60,6 +64,9 @@ def run_all(
     running: list[_Running] = []
     with selectors.DefaultSelector() as selector:
         for command in commands:
+            if stop is not None and stop.is_set():
+                done[command.name] = Output(b"", f"{command.words[0]}: no time was left", 0.0)
+                continue
             try:
                 one = _Running(command, start(command.words, environment))
             except PlatformError as error:
@@ -74,6 +81,8 @@ def run_all(
                 selector.register(stream, selectors.EVENT_READ, one)
         while running:
             _read(selector, _TICK_S)
+            if stop is not None and stop.is_set():
+                _no_time_left(running)
             for one in [one for one in running if _has_ended(one)]:
                 running.remove(one)
                 done[one.command.name] = _finish(one, selector)
@@ -98,6 +107,12 @@ def _read(selector: selectors.BaseSelector, timeout: float) -> None:
             one.size += len(data)
         else:
             one.problem = f"printed more than {MOST_BYTES >> 20} MiB"
+
+
+def _no_time_left(running: Sequence[_Running]) -> None:
+    for one in running:
+        if one.problem is None and one.process.poll() is None:
+            one.problem = "was stopped: no time was left"
 
 
 def _has_ended(one: _Running) -> bool:

@@ -13,6 +13,8 @@ from nccltune.launch.process import start
 from nccltune.model.errors import InputError, LaunchError, NccltuneError, PlatformError
 
 KUBECTL = "kubectl"
+EXEC_FAILED = "command terminated with exit code"
+"""What the last line of a failed `kubectl exec` begins with, whatever the command said."""
 REQUEST_LIMIT_S = 20
 """Seconds for one request; a call may make several, to find what the server knows."""
 _CALL_LIMIT_S = 3 * REQUEST_LIMIT_S
@@ -61,6 +63,13 @@ class Kubectl:
         """Write a file in the first container of a pod."""
         words = ("exec", "-i", pod, "--", "sh", "-c", 'cat > "$0"', path)
         return self._call(*words, data=data)
+
+    def take(self, pod: str, pattern: str) -> Answer:
+        """Read the files that a shell's pattern means in the first container of a pod, one after
+        the other, and remove them. No such file is no error."""
+        # Not in quotes: the shell looks for the files.
+        script = "cat $0 2>/dev/null; rm -f $0"
+        return self._call("exec", pod, "--", "sh", "-c", script, pattern)
 
     def _call(self, *arguments: str, data: bytes | None = None) -> Answer:
         source = subprocess.DEVNULL if data is None else subprocess.PIPE

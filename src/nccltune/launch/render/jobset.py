@@ -45,11 +45,12 @@ def mpirun_of(job: Job, *, tagged: bool) -> list[Part]:
 
 
 def wait_for_workers(job: Job) -> str:
-    """What a shell does until every worker answers."""
+    """What a shell does until every worker answers. Its input stays untouched: ssh would read it,
+    and it is what somebody has to say to the program."""
     return (
         f"for host in {' '.join(_hosts(job))}; do\n"
-        f"  for second in $(seq {WAIT_S}); do ssh $host true 2>/dev/null && continue 2; sleep 1; "
-        "done\n"
+        f"  for second in $(seq {WAIT_S}); do "
+        "ssh $host true </dev/null 2>/dev/null && continue 2; sleep 1; done\n"
         f'  echo "$host does not answer" >&2; exit 1\n'
         "done\n"
     )

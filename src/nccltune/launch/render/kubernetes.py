@@ -99,14 +99,15 @@ def worker_pod(job: Job, name: str) -> dict[str, Any]:
     return pod
 
 
-def inner(job: Job) -> tuple[str, list[Part]]:
-    """What starts a conversation in the held launcher's pod: what a shell does first, and the
-    launcher's command."""
+def inner(job: Job, around: Around) -> tuple[str, list[Part]]:
+    """What starts a conversation, or a program, in the held launcher's pod: what a shell does
+    first, and the launcher's command."""
+    tagged = not around.conversation
     if job.kubernetes.kind == "MPIJob":
-        return "", _launcher(job, tagged=False)
+        return "", _launcher(job, tagged=tagged)
     from nccltune.launch.render.jobset import mpirun_of, wait_for_workers
 
-    return wait_for_workers(job), mpirun_of(job, tagged=False)
+    return wait_for_workers(job), mpirun_of(job, tagged=tagged)
 
 
 def _mpi_job(job: Job, *, held: bool) -> tuple[dict[str, Any], list[Part]]:

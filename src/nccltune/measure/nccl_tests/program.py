@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
 from nccltune.formats.prefixes import strip_prefix
+from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
 from nccltune.launch.run import MARK, kill_marked
 from nccltune.model.errors import PlatformError
 from nccltune.native.line_process import ending
@@ -37,7 +38,8 @@ class Ended(NamedTuple):
     def words(self) -> str:
         """How it ended, and its last words."""
         how = "took too long and was killed" if self.status is None else ending(self.status)
-        said = self.errors.splitlines() or self.output.decode(errors="replace").splitlines()
+        errors = [line for line in self.errors.splitlines() if not line.startswith(EXEC_FAILED)]
+        said = errors or self.output.decode(errors="replace").splitlines()
         lines = [strip_prefix(line) for line in said if line.strip(" \t-=*")]
         # Under a launcher only the program's lines are tagged; what it says of a death comes last.
         own = [text for source, text in lines if source] or [text for _, text in lines]
@@ -52,9 +54,16 @@ class InterruptedProgram(KeyboardInterrupt):
         self.output = output
 
 
-def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Ended:
+def run_program(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    limit_s: float,
+    *,
+    lines: Sequence[bytes] = (),
+) -> Ended:
     """Run it for at most `limit_s` seconds, in a session of its own: Ctrl-C is ours to say, and
-    launchers' children end with it, asked first. Raises PlatformError where it cannot be started.
+    launchers' children end with it, asked first. `lines` are what it reads; its input stays open
+    behind them until it has ended. Raises PlatformError where it cannot be started.
     """
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
@@ -62,7 +71,7 @@ def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_
             process = subprocess.Popen(
                 arguments,
                 env={**environment, MARK: mark},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if lines else subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
@@ -74,6 +83,7 @@ def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_
             ) from error
         status: int | None = None
         try:
+            _send(process, lines)
             status = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             pass
@@ -82,9 +92,21 @@ def run_program(arguments: Sequence[str], environment: Mapping[str, str], limit_
             raise InterruptedProgram(reason, _content(output)) from reason
         finally:
             _end(process, mark)
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
         return Ended(
             status, _content(output), _content(errors)[-_KEPT_BYTES:].decode(errors="replace")
         )
+
+
+def _send(process: "subprocess.Popen[bytes]", lines: Sequence[bytes]) -> None:
+    if process.stdin is None:
+        return
+    # One that is gone already is found by waiting for it.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(b"".join(line + b"\n" for line in lines))
+        process.stdin.flush()
 
 
 def _end_with_parent() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate
+from nccltune.analyze.stats import Interval, estimate
 from nccltune.measure.p2p.board import Board
 from nccltune.measure.p2p.effective import Effective
 from nccltune.measure.p2p.race import PROOF_PAIRS, Race
@@ -109,7 +109,7 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     if raced.low <= 0 or raced.value < threshold:
         return False, (
             "what led does not beat the default beyond noise in starts of its own: "
-            f"{math.exp(raced.value):.3f}x ({math.exp(raced.low):.3f}-{math.exp(raced.high):.3f})"
+            f"{raced.ratio.value:.3f}x ({raced.ratio.low:.3f}-{raced.ratio.high:.3f})"
         )
     for collective in _collectives(board):
         other = _pooled(board, gains, _calls(board, collective))
@@ -132,7 +132,7 @@ def effects(board: Board, settings: Settings, gains: Gains, ranks: int) -> Effec
     return Effects(
         settings=settings.as_dict,
         overall={
-            collective: _gain(_pooled(board, gains, _calls(board, collective)))
+            collective: Gain(*_pooled(board, gains, _calls(board, collective)).ratio)
             for collective in sizes
         },
         ranges=[
@@ -173,16 +173,6 @@ def _pooled(
     return found
 
 
-def _gain(interval: Interval) -> Gain:
-    return Gain(
-        math.exp(interval.value),
-        math.exp(interval.low),
-        math.exp(interval.high),
-        interval.n,
-        interval.n >= MIN_ROUNDS,
-    )
-
-
 def _size(board: Board, gains: Gains, call: Call) -> SizeEffect:
     interval = _pooled(board, gains, [call])
     sure = _pooled(board, gains, [call], _LABEL_CONFIDENCE)
@@ -196,7 +186,7 @@ def _size(board: Board, gains: Gains, call: Call) -> SizeEffect:
         bytes=call[1],
         default_us=default_us,
         time_us=default_us / math.exp(interval.value),
-        gain=_gain(interval),
+        gain=Gain(*interval.ratio),
         effect=effect,
     )
 
@@ -217,10 +207,11 @@ def _range(
     collective: Collective,
     points: Sequence[SizeEffect],
 ) -> RangeEffect:
+    calls = [(collective, point.bytes) for point in points]
     return RangeEffect(
         collective=collective,
         from_bytes=points[0].bytes,
         to_bytes=points[-1].bytes,
         effect=points[0].effect,
-        gain=_gain(_pooled(board, gains, [(collective, point.bytes) for point in points])),
+        gain=Gain(*_pooled(board, gains, calls).ratio),
     )

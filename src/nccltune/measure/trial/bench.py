@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trial with our own bench: collectives by size, with NCCL's default choice."""
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from nccltune.analyze.stats import median
 from nccltune.measure.bench import Bench, Launch
@@ -12,7 +10,8 @@ from nccltune.measure.grid import Grid
 from nccltune.measure.p2p.workload import Call, Workload
 from nccltune.measure.record import TOOL, conditions
 from nccltune.measure.trial.driver import Ran
-from nccltune.measure.trial.facts import log_settings, read_facts
+from nccltune.measure.trial.facts import read_facts
+from nccltune.measure.trial.logs import logging
 from nccltune.measure.trial.settings import Settings
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -56,11 +55,10 @@ class BenchRunner:
         timing in all others, so that they can be compared."""
         times: dict[Call, list[float]] = {}
         error: str | None = None
-        with tempfile.TemporaryDirectory(prefix="nccltune-") as name:
-            folder = Path(name)
+        with logging(self._launch.under) as logs:
             plain = {key: value for key, value in settings.items() if value is not None}
             with Bench(
-                self._launch, program=self._program, settings=plain | log_settings(folder)
+                self._launch, program=self._program, settings=plain | logs.settings
             ) as bench:
                 hello = bench.hello
                 for request in self._workload(hello).requests(self._known_us, number):
@@ -71,7 +69,8 @@ class BenchRunner:
                             call = (sample.collective, sample.bytes)
                             times.setdefault(call, []).append(sample.time_us)
                         error = error or _error(points, request.collective)
-            facts = read_facts(folder, self._tried)
+            logs.fetch()
+            facts = read_facts(logs.folder, self._tried)
         if not self._known_us:
             self._known_us = {call: median(values) for call, values in times.items()}
         return Ran(hello, facts, error)

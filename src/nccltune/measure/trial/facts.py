@@ -28,15 +28,6 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     alarms: list[str] = []
 
 
-def log_settings(folder: Path) -> dict[str, str]:
-    """What makes NCCL write the lines of its start into files of `folder`."""
-    return {
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH",
-        "NCCL_DEBUG_FILE": str(folder / "nccl.%h.%p"),
-    }
-
-
 def read_facts(folder: Path, tried: Settings) -> Facts | None:
     """What the logs in `folder` say; None where there are none (the first process was elsewhere,
     or the program does not use NCCL)."""

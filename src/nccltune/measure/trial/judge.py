@@ -183,7 +183,7 @@ def _collective(
         collective=collective,
         scale=scale,
         noise=max((item.typical for item in known), default=None),
-        overall=_gain(_pooled(list(by_size.values()))),
+        overall=Gain(*_pooled(list(by_size.values())).ratio),
         ranges=list(_ranges(sizes, by_size)),
         sizes=sizes,
     )
@@ -209,16 +209,6 @@ def _pooled(sizes: Sequence[Mapping[int, float]], confidence: float = 0.95) -> I
     return found
 
 
-def _gain(interval: Interval) -> Gain:
-    return Gain(
-        math.exp(interval.value),
-        math.exp(interval.low),
-        math.exp(interval.high),
-        interval.n,
-        interval.known,
-    )
-
-
 def _size(
     collective: Collective,
     scale: Scale,
@@ -241,7 +231,7 @@ def _size(
         set_us=set_us,
         default_gb_per_s=collective.busbw_gb_per_s(size, default_us, scale.ranks),
         set_gb_per_s=collective.busbw_gb_per_s(size, set_us, scale.ranks),
-        gain=_gain(plain),
+        gain=Gain(*plain.ratio),
         effect=effect,
     )
 
@@ -267,7 +257,7 @@ def _ranges(
     for effect, group in groupby(sizes, key=lambda item: item.effect):
         members = [item.bytes for item in group]
         pooled = _pooled([by_size[size] for size in members])
-        yield RangeGain(members[0], members[-1], effect, _gain(pooled))
+        yield RangeGain(members[0], members[-1], effect, Gain(*pooled.ratio))
 
 
 def _decide(

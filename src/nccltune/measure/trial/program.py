@@ -2,7 +2,6 @@
 """A trial of a program that prints tables of nccl-tests: as it is, or under a launcher."""
 
 import io
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,9 +15,10 @@ from nccltune.formats.rounds import RoundCounter
 from nccltune.measure.conversation import SCHEMA_VERSION, Gpu, Hello, Nccl
 from nccltune.measure.nccl_tests.program import InterruptedProgram, run_program
 from nccltune.measure.trial.driver import Ran
-from nccltune.measure.trial.facts import LOG, log_settings, read_facts
+from nccltune.measure.trial.facts import LOG, read_facts
+from nccltune.measure.trial.logs import logging
 from nccltune.measure.trial.settings import Settings, applied
-from nccltune.measure.under import Under, program_under
+from nccltune.measure.under import Under, program_command
 from nccltune.model.choice import DEFAULT
 from nccltune.model.sample import Sample
 
@@ -53,20 +53,18 @@ class ProgramRunner:
         keep: Callable[[Iterable[Sample]], None],
     ) -> Ran:
         """One start; see `driver.Runner`."""
-        # The first process may be on another node, which sees this folder and not this machine's
-        # /tmp.
-        shared = None if self._under is None else Path.cwd()
-        with tempfile.TemporaryDirectory(prefix=".nccltune-", dir=shared) as name:
-            folder = Path(name)
-            variables = applied(self._base, settings) | log_settings(folder)
+        with logging(self._under) as logs:
+            variables = applied(self._base, settings) | logs.settings
+            words, lines = self._command(variables, settings)
             try:
-                ended = run_program(self._words(variables), variables, self._limit_s)
+                ended = run_program(words, variables, self._limit_s, lines=lines)
             except InterruptedProgram as stop:
                 keep(_read(stop.output, {})[0])
                 raise
-            samples, report = _read(ended.output, _logs(folder))
+            logs.fetch()
+            samples, report = _read(ended.output, _logs(logs.folder))
             keep(samples)
-            facts = read_facts(folder, self._tried)
+            facts = read_facts(logs.folder, self._tried)
         error = None
         wrong = sum(bool(sample.wrong) for sample in samples)
         if wrong:
@@ -77,11 +75,14 @@ class ProgramRunner:
             error = "ended well, but printed no whole table of nccl-tests"
         return Ran(_hello(report, samples), facts, error)
 
-    def _words(self, variables: Mapping[str, str]) -> list[str]:
+    def _command(
+        self, variables: Mapping[str, str], settings: Settings
+    ) -> tuple[list[str], list[bytes]]:
+        """The command, and the lines that it reads first."""
         if self._under is None:
-            return self._program
-        names = [name for name, value in self._tried.items() if value is not None]
-        return list(program_under(self._program, self._under, variables, also=names).words)
+            return self._program, []
+        names = {*self._tried, *settings}
+        return program_command(self._program, self._under, variables, also=names)
 
 
 def _read(

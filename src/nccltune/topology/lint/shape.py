@@ -134,6 +134,17 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
                 "machines",
                 "if the host has two sockets, write them: nccltune topo write", cpu.line,
             )  # fmt: skip
+    bare = [cpu for cpu in topology.cpus if _lacks_kind(cpu)]
+    if bare and len(topology.cpus) > 1 and topology.dialect is not Dialect.SMI:
+        yield _issue(
+            topology, Severity.NOTE, "cpu-kind-missing",
+            f"CPU {few(str(cpu.numa) for cpu in bare)}: without its kind, which NCCL adds only to "
+            "CPUs that a rank's own GPUs are below; ranks that differ in it cannot start where a "
+            "NIC is no PCI device",
+            'write arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207" as the machine '
+            "has it; nccltune topo write does",
+            bare[0].line,
+        )  # fmt: skip
     several = len({cpu.host_hash for cpu in topology.cpus}) < len(topology.cpus)
     odd = [cpu for cpu in topology.cpus if several and _is_unknown(cpu)]
     if odd:
@@ -145,6 +156,14 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
             "known vendors are GenuineIntel, AuthenticAMD, CentaurHauls and '  Shanghai  '",
             odd[0].line,
         )  # fmt: skip
+
+
+def _lacks_kind(cpu: Cpu) -> bool:
+    """As `ncclTopoAddCpu` asks for it (2.28.9)."""
+    if cpu.arch != "x86_64":
+        return cpu.arch is None
+    numbers = cpu.family is None or cpu.model is None
+    return cpu.vendor is None or (cpu.vendor == "GenuineIntel" and numbers)
 
 
 def _is_unknown(cpu: Cpu) -> bool:

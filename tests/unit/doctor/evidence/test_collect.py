@@ -196,6 +196,7 @@ def test_all_that_a_node_tells_is_in_the_catalogue(facts: Facts) -> None:
     }
     assert never == {
         "container.numa_calls",
+        "gpu.copies",
         "gpu.paths",
         "imex.nodes",
         "nic_counters",
@@ -234,6 +235,8 @@ def test_more_files(root: Path, tmp_path: Path) -> None:
     assert found.value("nccl.version") == "2.27.5"
     assert found.value("cloud.machine_type") == "Standard_ND96"
     assert of(found, "gpus", index=1)["h2d_gb_per_s"] == 12.4
+    assert of(found, "gpu.copies", a=1, b=0)["gb_per_s"] == 274.5
+    assert found["gpu.copies"].source.endswith("gpu-bandwidth.txt:19")
     job = of(found, "settings", name="NCCL_PROTO")
     assert (job["kind"], job["in_force"]) == ("job_file", False)
     assert job["where"] == f"{tmp_path}/job.sbatch:4"

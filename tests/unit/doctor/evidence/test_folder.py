@@ -131,6 +131,15 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         read_folder(tmp_path / "empty")
 
 
+def test_a_folder_of_folders_of_nodes(tmp_path: Path) -> None:
+    put(tmp_path / "all" / "rack1" / "node1", "env.txt", "NCCL_NET=IB")
+    with pytest.raises(InputError, match="folders of folders") as raised:
+        read_folder(tmp_path / "all")
+    assert str(tmp_path / "all" / "rack1") in str(raised.value.hint)
+    put(tmp_path / "all" / "node2", "env.txt", "NCCL_NET=IB")
+    assert [one.host for one in read_folder(tmp_path / "all")] == ["node2", "rack1"]
+
+
 def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
     steer = "\x1b]0;title\x07\x1b[2J\x08"
     put(tmp_path, f"n{steer}/dmesg.txt", f"[1.0] pcie {steer}\n")

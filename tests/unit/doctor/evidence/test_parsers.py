@@ -21,7 +21,7 @@ from nccltune.doctor.evidence.parsers.limits import parse_limits
 from nccltune.doctor.evidence.parsers.listed import parse_listed, remove_ipc
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nccl_lines import parse_nccl_lines
-from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
+from nccltune.doctor.evidence.parsers.nvbandwidth import PeerCopy, parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import GpuLinks, parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
 from nccltune.doctor.evidence.parsers.pci_config import parse_pci_config, render_pci_config
@@ -31,7 +31,7 @@ from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
 from nccltune.doctor.evidence.parsers.rdma_ports import parse_rdma_ports
 from nccltune.doctor.evidence.parsers.services import parse_services
 from nccltune.doctor.evidence.parsers.symbols import parse_plugins
-from nccltune.doctor.evidence.parsers.text import bus_id, cpu_list, decode, real, whole
+from nccltune.doctor.evidence.parsers.text import bus_id, decode, real, whole
 from nccltune.doctor.evidence.parsers.topo_matrix import parse_topo_matrix
 from nccltune.doctor.evidence.parsers.tree import parse_tree
 from tests.unit.doctor.evidence import texts
@@ -184,6 +184,19 @@ def test_topo_matrix() -> None:
     assert (new.unread, old.unread) == (0, 0)
 
 
+def test_a_damaged_topo_matrix() -> None:
+    """What is whole counts; a row costs itself, and a header everything."""
+    cut = parse_topo_matrix(decode(texts.TOPO.encode()).replace("NV18\t X \tSYS", "NV18\t X \tSY"))
+    assert {one.a for one in cut.cells} == {"GPU0", "mlx5_0", "mlx5_bond_1"}
+    assert cut.unread == 1
+    rows = decode(texts.TOPO.encode()).partition("\n")[2]
+    assert parse_topo_matrix(rows) == ((), {}, 1)
+    assert parse_topo_matrix("Failed to initialize NVML: Unknown Error\n") == ((), {}, 0)
+    # A container without CPUs of the GPU's node: the number is that of the NUMA node.
+    empty = decode(texts.TOPO.encode()).replace("\t0-3\t0\t", "\t\t0\t")
+    assert parse_topo_matrix(empty).cpus == {}
+
+
 def test_imex() -> None:
     found = parse_imex(texts.IMEX)
     assert [(one.node, one.status, one.version) for one in found.nodes] == [
@@ -200,6 +213,20 @@ def test_nvbandwidth() -> None:
     found = parse_nvbandwidth(texts.NVBANDWIDTH)
     assert found.h2d == {0: 55.10, 1: 12.40}
     assert found.d2h == {0: 54.0, 1: 20.0}
+    assert found.peers == (
+        PeerCopy(0, 1, "read", 276.0),
+        PeerCopy(1, 0, "read", 274.5),
+        PeerCopy(0, 1, "write", 271.0),
+    )
+
+
+def test_nvbandwidth_has_a_bound() -> None:
+    columns = " ".join(map(str, range(100)))
+    rows = "".join(f"{row} {'1.00 ' * 100}\n" for row in range(100))
+    text = (
+        f"Running device_to_device_memcpy_read_ce.\n {columns}\n{rows}99999999999 {'1.00 ' * 100}"
+    )
+    assert len(parse_nvbandwidth(text).peers) == 4096
 
 
 def test_rdma_ports() -> None:
@@ -273,6 +300,21 @@ def test_nccl_log() -> None:
     assert not any(message.text.startswith("Channel") for message in found.messages)
 
 
+def test_names_in_an_nccl_log() -> None:
+    """2.30 writes rail and plane of a NIC; plugins have names with blanks."""
+    lead = "h1:100:101 [0] NCCL INFO "
+    rails = "NET/IB : Using [0]mlx5_0:1:0:1/IB [1]mlx5_1:1::1/IB ; OOB eth0:192.0.2.4<0>"
+    found = parse_nccl_lines(f"{lead}{rails}\n{lead}Using network IB\n")
+    assert (found.net_devices, found.relaxed_ordering) == (("mlx5_0:1", "mlx5_1:1"), False)
+    efa = "Channel 00/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/0/GDRDMA"
+    found = parse_nccl_lines(f"{lead}Using network AWS Libfabric\n{lead}{efa}\n")
+    assert found.net == "AWS Libfabric"
+    assert found.vias == (("receive", "NET/AWS Libfabric/0/GDRDMA", 1),)
+    fast = "NET/FastSocket : Using [0]ens12:192.0.2.4<0> [1]ens13:192.0.2.5<0>"
+    found = parse_nccl_lines(f"{lead}{fast}\n{lead}Using network FastSocket\n")
+    assert found.net_devices == ("ens12", "ens13")
+
+
 def test_job_settings() -> None:
     def kept(name: str) -> bool:
         return name.startswith(("NCCL_", "LD_"))
@@ -336,8 +378,5 @@ def test_small_words() -> None:
     assert bus_id("10000:3b:00.0") == "10000:3b:00.0"
     assert bus_id("3b:00.0 PCI bridge") == "0000:3b:00.0"
     assert bus_id("eth0") is None
-    assert cpu_list("0-2,8") == [0, 1, 2, 8]
-    assert cpu_list("") == []
-    assert cpu_list("0-99999999") is None
     assert decode("ä\r\nb".encode("utf-16")) == "ä\nb"
     assert decode(b"\xff\x00a\x1b[4mb") == "�ab"

@@ -3,10 +3,11 @@
 
 import io
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,8 +18,9 @@ from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import parse_show_gids
 from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
-from nccltune.doctor.evidence.parsers.job_settings import parse_job_settings
+from nccltune.doctor.evidence.parsers.job_settings import JobSetting, parse_job_settings
 from nccltune.doctor.evidence.parsers.kernel import (
+    Space,
     parse_cpus,
     parse_df,
     parse_huge_pages,
@@ -48,6 +50,15 @@ from nccltune.model.errors import InputError
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.elves import elf
 
+
+def shm(text: str) -> Space | None:
+    return parse_df(text, "/dev/shm")
+
+
+def job_settings(text: str) -> list[JobSetting]:
+    return parse_job_settings(text, lambda _: True)
+
+
 PARSERS: tuple[Callable[[str], Any], ...] = (
     parse_addresses,
     parse_cpus,
@@ -74,14 +85,43 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     parse_status,
     parse_topo_matrix,
     parse_tree,
-    lambda text: parse_df(text, "/dev/shm"),
-    lambda text: parse_job_settings(text, lambda _: True),
-    plain_cmdline,
-    plain_conf,
-    plain_log,
-    plain_text,
+    shm,
+    job_settings,
 )
-KNOWN = [value for name, value in vars(texts).items() if name.isupper()]
+REDACTING = (plain_cmdline, plain_conf, plain_log, plain_text)
+IDENTITIES = (
+    "GPU-8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
+    "9c:63:c0:12:ab:7e",
+    "Serial Number : 1654922003311",
+    "<serial>1654922003311</serial>",
+)
+SECRETS = ("api_key=hunter22", "NCCL_AUTH_TOKEN=hunter22")
+KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if name.isupper()}
+
+
+def parsed(parser: Callable[[str], Any], text: str) -> Any:
+    """What a parser gives: of the type that it says and the same out of JSON, with lines that are
+    there and numbers of 64 bits."""
+    found = parser(text)
+    said = get_type_hints(parser)["return"]
+    assert msgspec.json.decode(msgspec.json.encode(found), type=said) == found
+    lines = text.count("\n") + 1
+    # Of XML elements are counted.
+    assert 0 <= getattr(found, "unread", 0) <= max(lines, text.count("<"))
+    for value in values(found):
+        assert 0 <= getattr(value, "line", 0) <= lines
+        assert not isinstance(value, int) or abs(value) < 1 << 64
+    return found
+
+
+def values(found: Any) -> Iterator[Any]:
+    """A record and everything in it."""
+    yield found
+    if isinstance(found, dict):
+        found = (*found, *found.values())
+    if isinstance(found, list | tuple):
+        for one in found:
+            yield from values(one)
 
 
 @settings(max_examples=150)
@@ -89,23 +129,47 @@ KNOWN = [value for name, value in vars(texts).items() if name.isupper()]
 def test_any_bytes(data: bytes) -> None:
     text = decode(data)
     for parser in PARSERS:
-        parser(text)
+        parsed(parser, text)
+    for redacted in REDACTING:
+        assert redacted(text).count("\n") <= text.count("\n") + 1
     assert parse_pci_config(data).complete is (len(data) > 64)
 
 
-@settings(max_examples=150)
-@given(st.data())
-def test_damaged_outputs(data: st.DataObject) -> None:
+@pytest.mark.parametrize("name", KNOWN)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_damaged_outputs(name: str, data: st.DataObject) -> None:
     """Cut, doubled and mixed lines of what tools do print."""
-    lines = data.draw(st.sampled_from(KNOWN)).split("\n")
-    other = data.draw(st.sampled_from(KNOWN)).split("\n")
+    lines = KNOWN[name].split("\n")
+    other = KNOWN[data.draw(st.sampled_from([*KNOWN]))].split("\n")
     at = data.draw(st.integers(0, len(lines)))
     cut = data.draw(st.integers(0, 40))
     word = data.draw(st.sampled_from(["", "9" * 40, "-1", "N/A", "\t", "é", "0x", "²"]))
     mixed = [*lines[:at], *other, *(line[:cut] + word + line[cut:] for line in lines[at:])]
     text = "\n".join(mixed)
     for parser in PARSERS:
-        parser(text)
+        parsed(parser, text)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_what_must_not_leave(data: st.DataObject) -> None:
+    """Whatever stands around it."""
+    lines = data.draw(st.sampled_from([*KNOWN.values()])).split("\n")
+    at = data.draw(st.integers(0, len(lines)))
+    before = data.draw(st.sampled_from(["", "NVRM: Xid of ", "\t", "[ 1.0] mlx5_core: "]))
+    for kept in IDENTITIES:
+        lead = "" if kept.startswith("Serial") else before
+        text = "\n".join([*lines[:at], f"{lead}{kept} after", *lines[at:]])
+        gone = kept.strip("<>").removeprefix("GPU-").rpartition(": ")[2].partition("</")[0]
+        gone = gone.removeprefix("serial>")
+        for plain in (plain_text(text), plain_log(text)):
+            assert gone not in plain
+    for kept in SECRETS:
+        text = "\n".join([*lines[:at], kept, *lines[at:]])
+        assert "hunter22" not in plain_conf(text)
+        assert plain_conf(text).count("\n") == text.count("\n")
+        assert "hunter22" not in plain_cmdline(text)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +197,9 @@ def test_damaged_outputs(data: st.DataObject) -> None:
 def test_long_lines_end(line: str) -> None:
     """A pattern that takes the square of a line's length does not end here within minutes."""
     for parser in PARSERS:
-        assert getattr(parser(line), "unread", 0) >= 0
+        parsed(parser, line)
+    for redacted in REDACTING:
+        assert len(redacted(line)) <= 2 * len(line) + 1
 
 
 @settings(max_examples=200)

@@ -3,6 +3,7 @@
 
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -80,6 +81,38 @@ def test_what_hangs_is_stopped_with_all_it_started(tmp_path: Path) -> None:
     assert has_ended(int(pid.read_text()))
 
 
+def test_a_stop_kills_what_runs_and_starts_no_more(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    stop = threading.Event()
+    killed: dict[str, tools.Output] = {}
+    both = [
+        sh("quick", "echo told"),
+        sh("hangs", f"echo $$ >{pid}.new; mv {pid}.new {pid}; sleep 1000"),
+    ]
+    thread = threading.Thread(target=lambda: killed.update(run_all(both, stop=stop)))
+    thread.start()
+    while not pid.exists():
+        time.sleep(0.01)
+    stop.set()
+    thread.join()
+    assert (killed["hangs"].problem or "").endswith("was stopped: no time was left")
+    assert has_ended(int(pid.read_text()))
+    late = run_all([sh("late", f"touch {tmp_path}/late")], stop=stop)
+    assert late["late"].problem == "/bin/sh: no time was left"
+    assert not (tmp_path / "late").exists()
+
+
+def test_a_stop_ends_the_wait_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nccltune.doctor.evidence import gather as module
+
+    stop = threading.Event()
+    stop.set()
+    monkeypatch.setattr(module, "QUICK_S", 600.0)
+    monkeypatch.setattr(module, "libraries_text", lambda *_: threading.Event().wait())
+    found = gather(tmp_path, environment={}, stop=stop)
+    assert "library path: no time was left" in found.problems
+
+
 def test_what_leaves_a_child_behind_is_not_waited_for(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     found = run_all([sh("parent", f"sleep 1000 & echo $! >{pid}; echo out", 100.0)])
@@ -104,8 +137,6 @@ def test_tools_speak_english() -> None:
 def test_a_file_that_never_answers_holds_nothing_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     from nccltune.doctor.evidence import gather as module
 
     monkeypatch.setattr(module, "QUICK_S", 0.2)

@@ -287,8 +287,24 @@ memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)
  1     54.00     20.00
 
 Running device_to_device_memcpy_read_ce.
+memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
            0         1
  0       N/A    276.00
+ 1    274.50       N/A
+
+SUM device_to_device_memcpy_read_ce 550.50
+
+Running device_to_device_bidirectional_memcpy_read_ce.
+memcpy CE GPU(row) <-> GPU(column) Read1 bandwidth (GB/s)
+           0         1
+ 0       N/A     99.00
+ 1     99.00       N/A
+
+Running device_to_device_memcpy_write_ce.
+memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)
+           0         1
+0       0.00    271.00
+1        N/A      0.00
 """
 IBSTAT = """\
 CA 'mlx5_0'

@@ -5,7 +5,8 @@ memory of a file system, huge pages."""
 import re
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import cpu_list, lines_of, whole
+from nccltune.doctor.evidence.parsers.text import lines_of, whole
+from nccltune.formats.cpu_list import cpus_of
 
 _MODULE = re.compile(r"^(?P<name>[A-Za-z0-9_-]{1,64})\s+\d+\s+(?:-|\d+)")
 _SYS_NICE = 23
@@ -76,7 +77,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _count(text: str | None) -> int | None:
-    cpus = cpu_list(text) if text else None
+    cpus = cpus_of(text) if text else None
     return len(cpus) if cpus else None
 
 
@@ -98,7 +99,7 @@ def parse_status(text: str) -> Status:
         held = bool(int(capabilities, 16) >> _SYS_NICE & 1)
     filters = whole(fields.get("Seccomp"))
     return Status(
-        cpu_list(fields["Cpus_allowed_list"]) if "Cpus_allowed_list" in fields else None,
+        cpus_of(fields.get("Cpus_allowed_list", "")) or None,
         held,
         None if filters is None else filters == 2,
     )

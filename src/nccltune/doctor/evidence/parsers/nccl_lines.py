@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rules ask of an NCCL log (`NCCL_DEBUG=INFO`, NCCL 2.18 to 2.32).
 
-`formats/nccl_log.py` reads what an importer needs of a log; this reads the lines that tell how the
-network, the bootstrap and the transports came up, and every warning.
+`formats/nccl_log.py` and `formats/nccl_run_log.py` follow a log line by line and writer by writer;
+this looks at each different message once, keeps every warning, and takes numbers only of a bounded
+length: a thousand logs are read at once, and what is in them is foreign.
 """
 
 import re
 from collections import Counter
 from typing import NamedTuple
+
+from nccltune.formats.nccl_log import NETWORK_LINE, VERSION_LINE
+from nccltune.formats.nccl_transport_lines import (
+    VIA,
+    Nic,
+    read_bootstrap,
+    read_nics,
+    relaxed_ordering,
+)
 
 MOST = 2000
 LONGEST = 1000
@@ -20,12 +30,7 @@ _TELLS = re.compile(
 # A channel of a graph: ` 0 : GPU/0-60 GPU/0-70`.
 _ROW = re.compile(r" ?\d+ : ")
 _POINTER = re.compile(r"0x[0-9a-f]{9,}")
-_VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
-_NET = re.compile(r"Using network (?P<name>.+?)\s*$")
-_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?P<name>[\w.@-]+):")
-_DEVICES = re.compile(r"NET/(?P<net>\w+) ?: Using (?P<rest>.*)$")
-_DEVICE = re.compile(r"\[\d+\](?P<name>[^\s\[;<]+)")
-_VIA = re.compile(r"-> .*?(?:\[(?P<way>send|receive)\] )?via (?P<via>\S+)")
+_VIA = re.compile(rf"-> .*?(?:\[(?P<way>send|receive)\] )?{VIA}")
 _RANKS = re.compile(r"\brank \d+ n[rR]anks (?P<ranks>\d{1,9})\b(?: nNodes (?P<nodes>\d{1,9}))?")
 _CHANNELS = re.compile(
     r"(?P<coll>\d{1,5}) coll channels,(?: \d+ collnet channels,)?(?: (?P<nvls>\d{1,5}) nvls)?"
@@ -124,7 +129,7 @@ class _State:
         self.version: str | None = None
         self.net: str | None = None
         self.bootstrap: str | None = None
-        self.devices: dict[str, tuple[tuple[str, ...], bool]] = {}
+        self.devices: dict[str, tuple[tuple[str, ...], bool | None]] = {}
         self.ranks = self.nodes = 0
         # Ranks of the communicator that a thread is at, and channels by ranks.
         self.has_channels = False
@@ -148,7 +153,7 @@ def parse_nccl_lines(text: str) -> NcclLines:
         # The words may stand in a path or a setting before the message.
         match = _AT.search(tail)
         if match is None:
-            version = _VERSION.search(tail)
+            version = VERSION_LINE.search(tail)
             if version is None:
                 continue
             message, warn = tail[version.start() :], False
@@ -188,15 +193,15 @@ def _observe(state: _State, number: int, times: int, message: str) -> None:
             match["kind_inter"],
         )
         state.graphs[graph] = None
-    elif (match := _VERSION.search(message)) is not None:
-        state.version = match[1]
-    elif (match := _DEVICES.search(message)) is not None:
-        names = tuple(_device(one["name"]) for one in _DEVICE.finditer(match["rest"]))
-        state.devices[match["net"]] = (names, "[RO]" in match["rest"])
-    elif (match := _NET.search(message)) is not None:
+    elif (match := VERSION_LINE.search(message)) is not None:
+        state.version = match["version"]
+    elif nics := read_nics(message):
+        names = tuple(_name(nic) for nic in nics)
+        state.devices[nics[0].network] = (names, relaxed_ordering(message))
+    elif (match := NETWORK_LINE.search(message)) is not None:
         state.net = match["name"][:80]
-    elif (match := _BOOTSTRAP.search(message)) is not None:
-        state.bootstrap = match["name"]
+    elif (interface := read_bootstrap(message)) is not None:
+        state.bootstrap = interface
 
 
 def _channels(state: _State, lines: list[str]) -> None:
@@ -220,11 +225,9 @@ def _who(line: str) -> str:
     return match["who"] if match else ""
 
 
-def _device(name: str) -> str:
-    """`mlx5_0:1/RoCE` as `mlx5_0:1`, `eth0:192.0.2.2` as `eth0`."""
-    plain = name.partition("/")[0]
-    device, _, port = plain.partition(":")
-    return plain if port.isdecimal() else device
+def _name(nic: Nic) -> str:
+    """`mlx5_0:1`, or an interface's name alone."""
+    return nic.name if nic.port is None else f"{nic.name}:{nic.port}"
 
 
 def _ranks(state: _State, ranks: int, nodes: int) -> None:
@@ -251,7 +254,7 @@ def _result(state: _State) -> NcclLines:
         for (text, warn), line in state.first.items()
     ]
     messages.sort(key=lambda one: (not one.warn, one.line))
-    in_use = state.devices.get({"IB": "IB", "Socket": "Socket"}.get(state.net or "", ""))
+    in_use = state.devices.get(state.net or "")
     if in_use is None and state.net is None and len(state.devices) == 1:
         in_use = next(iter(state.devices.values()))
     ib = state.devices.get("IB")
@@ -266,7 +269,7 @@ def _result(state: _State) -> NcclLines:
         version=state.version,
         net=state.net,
         net_devices=in_use[0] if in_use is not None else None,
-        relaxed_ordering=ib[1] if ib is not None and ib[0] else None,
+        relaxed_ordering=ib[1] if ib is not None else None,
         bootstrap=state.bootstrap,
         ranks=state.ranks or None,
         nodes=state.nodes or None,

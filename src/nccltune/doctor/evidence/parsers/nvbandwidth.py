@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nvbandwidth (0.2 to 0.8): copies between host and each GPU, by copy engine or SM."""
+"""nvbandwidth (0.2 to 0.8): copies between host and each GPU, and between GPUs."""
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of, real
 
 _RUNNING = re.compile(r"^Running (?P<test>\w+)\.")
-_ROW = re.compile(r"^\s*\d+(?P<cells>(?:\s+(?:N/A|\d+(?:\.\d+)?))+)\s*$")
+_ROW = re.compile(r"^\s*(?P<row>\d+)(?P<cells>(?:\s+(?:N/A|\d+(?:\.\d+)?))+)\s*$")
 _COLUMNS = re.compile(r"^\s*\d+(?:\s+\d+)*\s*$")
 _TESTS = {
     "host_to_device_memcpy_ce": "h2d",
@@ -15,35 +16,62 @@ _TESTS = {
     "host_to_device_memcpy_sm": "h2d_sm",
     "device_to_host_memcpy_sm": "d2h_sm",
 }
+_PEER_TESTS = {
+    "device_to_device_memcpy_read_ce": "read",
+    "device_to_device_memcpy_write_ce": "write",
+}
+_MOST_PAIRS = 4096
+
+
+class PeerCopy(NamedTuple):
+    """A copy between two GPUs: `a`, the row, reads from `b`, the column, or writes to it. (So
+    testcases_ce.cpp does it, 0.2 to 0.8; the arrows above its tables point the other way.)"""
+
+    a: int
+    b: int
+    kind: str
+    gb_per_s: float
 
 
 class Copies(NamedTuple):
-    """GB/s by GPU, host to device and back; the copy engine's where both were measured."""
+    """GB/s by GPU, host to device and back; the copy engine's where both were measured. `peers`
+    are copies between GPUs by the copy engine."""
 
     h2d: dict[int, float]
     d2h: dict[int, float]
     lines: dict[str, int]
+    peers: tuple[PeerCopy, ...] = ()
 
 
 def parse_nvbandwidth(text: str) -> Copies:
     """Read an output. Of several rows (host memory of several NUMA nodes) the best counts."""
     found: dict[str, dict[int, float]] = {}
     lines: dict[str, int] = {}
-    test = ""
+    peers: dict[tuple[int, int, str], PeerCopy] = {}
+    test = peer = ""
     columns: list[int] = []
     for number, line in lines_of(text):
         match = _RUNNING.match(line)
         if match is not None:
-            test, columns = _TESTS.get(match["test"], ""), []
+            test, peer = _TESTS.get(match["test"], ""), _PEER_TESTS.get(match["test"], "")
+            columns = []
             continue
-        if not test:
+        if not test and not peer:
             continue
         if not columns and _COLUMNS.match(line):
             columns = [int(word) for word in line.split() if len(word) < 5]
             continue
         row = _ROW.match(line) if columns else None
         cells = row["cells"].split() if row else []
-        if cells and len(cells) == len(columns):
+        if not cells or len(cells) != len(columns):
+            continue
+        if peer:
+            lines.setdefault("peers", number)
+            assert row is not None
+            for copy in _peer_row(peer, row["row"], columns, cells):
+                if len(peers) < _MOST_PAIRS:
+                    peers[copy.a, copy.b, copy.kind] = copy
+        else:
             best = found.setdefault(test, {})
             lines.setdefault(test, number)
             for gpu, cell in zip(columns, cells, strict=True):
@@ -54,4 +82,14 @@ def parse_nvbandwidth(text: str) -> Copies:
         found.get("h2d") or found.get("h2d_sm") or {},
         found.get("d2h") or found.get("d2h_sm") or {},
         lines,
+        tuple(peers.values()),
     )
+
+
+def _peer_row(kind: str, row: str, columns: list[int], cells: list[str]) -> Iterator[PeerCopy]:
+    """The copies of one row. N/A stands where two GPUs have no access to each other; a GPU with
+    itself is N/A, in nvbandwidth's README 0.00."""
+    for column, cell in zip(columns, cells, strict=True):
+        rate = real(cell)
+        if rate is not None and len(row) < 5 and int(row) != column:
+            yield PeerCopy(int(row), column, kind, rate)

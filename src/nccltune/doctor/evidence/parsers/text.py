@@ -74,20 +74,3 @@ def bus_id(text: str) -> str | None:
         return None
     domain = (match["domain"] or "0").lstrip("0").rjust(4, "0")
     return f"{domain}:{match['bus']}:{match['slot']}.{match['function']}".lower()
-
-
-def cpu_list(text: str) -> list[int] | None:
-    """CPUs of a list as the kernel writes it (`0-15,32-47`); None where it is none."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        low, sign, high = part.strip().partition("-")
-        if not low:
-            continue
-        if not low.isdecimal() or (sign and not high.isdecimal()) or len(part) > 20:
-            return None
-        first, last = int(low), int(high or low)
-        # The kernel's own limit is 8192; more is no list of CPUs.
-        if last >= 1 << 16 or last < first:
-            return None
-        found.update(range(first, last + 1))
-    return sorted(found)

@@ -7,11 +7,11 @@ Names of NICs are those of the legend (`NIC0: mlx5_0`), or the columns' own in o
 import re
 from typing import NamedTuple
 
-from nccltune.doctor.evidence.parsers.text import cpu_list, lines_of
+from nccltune.doctor.evidence.parsers.text import LONGEST_LINE
+from nccltune.formats.cpu_list import cpus_of
+from nccltune.formats.nvidia_smi_topo import find_header, looks_like_matrix, nic_names, read_row
+from nccltune.model.errors import InputError
 
-_CELL = re.compile(r"^(?:X|SYS|NODE|PHB|PXB|PIX|SOC|NV\d{1,3})$")
-_LEGEND = re.compile(r"^\s*(?P<nic>NIC\d{1,4}): (?P<name>[\w.-]{1,64})\s*$")
-_DEVICE = re.compile(r"^(?:GPU\d{1,4}|NIC\d{1,4}|[a-z][\w.-]{1,63})$")
 _GPU = re.compile(r"^GPU(\d{1,4})$")
 
 
@@ -40,34 +40,29 @@ def gpu_number(name: str) -> int | None:
 
 
 def parse_topo_matrix(text: str) -> TopoMatrix:
-    """Read the matrix, whether its cells are parted by tabs or spaces."""
-    columns: list[str] = []
-    rows: list[tuple[int, str, list[str], str]] = []
-    names: dict[str, str] = {}
+    """Read the matrix, whether its cells are parted by tabs or spaces. A row that was cut or
+    damaged costs only itself."""
+    lines = [line[:LONGEST_LINE] for line in text.split("\n")]
+    try:
+        at, columns, trailing = find_header(lines, "topo")
+    except InputError:
+        return TopoMatrix((), {}, int(looks_like_matrix(text)))
+    names = nic_names(lines)
+    found: list[Cell] = []
+    cpus: dict[int, list[int]] = {}
     unread = 0
-    for number, line in lines_of(text):
-        words = line.split()
-        if not columns:
-            if words[0].startswith("GPU") and len(words) > 1 and not _CELL.match(words[1]):
-                columns = _columns(words)
-            elif words == ["GPU0"]:
-                columns = words
+    for number, line in enumerate(lines[at + 1 :], at + 2):
+        words = line.split(None, 1)
+        if not words or words[0] not in columns:
             continue
-        legend = _LEGEND.match(line)
-        if legend is not None:
-            names[legend["nic"]] = legend["name"]
-            continue
-        cells = words[1 : 1 + len(columns)]
-        is_row = _DEVICE.match(words[0]) and len(cells) == len(columns)
-        if is_row and all(_CELL.match(cell) for cell in cells):
-            rest = words[1 + len(columns) :]
-            rows.append((number, words[0], cells, rest[0] if rest else ""))
-        elif _GPU.match(words[0]) and "=" not in line:
+        row = words[0]
+        try:
+            cells, rest = read_row(line, columns, trailing, "topo")
+        except InputError:
             unread += 1
-    found, cpus = [], {}
-    for number, row, cells, affinity in rows:
+            continue
         index = gpu_number(row)
-        if index is not None and (listed := cpu_list(affinity)) is not None and affinity:
+        if index is not None and (listed := cpus_of(rest.get("CPU Affinity", ""))):
             cpus[index] = listed
         for column, kind in zip(columns, cells, strict=True):
             if kind == "X":
@@ -76,13 +71,3 @@ def parse_topo_matrix(text: str) -> TopoMatrix:
             plain = "NVL" if links else {"SOC": "SYS"}.get(kind, kind)
             found.append(Cell(names.get(row, row), names.get(column, column), plain, links, number))
     return TopoMatrix(tuple(found), cpus, unread)
-
-
-def _columns(words: list[str]) -> list[str]:
-    """The header up to the words of `CPU Affinity`."""
-    found = []
-    for word in words:
-        if word in ("CPU", "NUMA", "GPU"):
-            break
-        found.append(word)
-    return found
