@@ -8,31 +8,17 @@
 namespace nccltune::sendrecv {
 namespace {
 
-// A group as it is worked through; the steps in their order.
-class Work {
+// A batch as it is worked through; the steps in their order.
+class BatchWork {
  public:
-  Work(const std::vector<Message>& messages, Stream stream, const Surroundings& surroundings)
-      : messages_(messages), stream_(stream), surroundings_(surroundings) {
-    outcome_.paths.resize(messages.size(), Path::kNative);
-    receives_ = std::ranges::any_of(
-        messages, [](const Message& each) { return each.port->end->role() == Role::kReceiver; });
-  }
-
-  Outcome Run() {
-    // What is received first: peers look for it before they decide what they send.
-    if (Fits() && TellAll(Role::kReceiver) && TellAll(Role::kSender)) Enqueue();
-    // Peers that were told of messages of this group would wait for them.
-    if (!outcome_.error.empty()) {
-      for (const Message& each : messages_) each.port->end->Break();
-    }
-    return std::move(outcome_);
-  }
-
- private:
-  bool Fail(const Message& message, const std::string& what) {
-    outcome_.error = message.port->name + ": " + what;
-    return false;
-  }
+  BatchWork(const Batch& batch, bool receives, const Surroundings& surroundings, Outcome* outcome)
+      : messages_(batch.messages),
+        stream_(batch.stream),
+        driver_(*batch.driver),
+        receives_(receives),
+        surroundings_(surroundings),
+        ways_(batch.messages.size()),
+        error_(outcome->error) {}
 
   // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
   bool Fits() {
@@ -53,10 +39,35 @@ class Work {
     return true;
   }
 
+  bool EnqueueBefore(bool native) {
+    plan_ = MakePlan(parts_, native);
+    return Enqueue(plan_.before);
+  }
+  bool EnqueueAfter() { return Enqueue(plan_.after); }
+
+  // In the order given, which is that of the peer.
+  std::vector<size_t> Native() {
+    std::ranges::sort(native_);
+    return native_;
+  }
+
+  void Break() {
+    for (const Message& each : messages_) each.port->end->Break();
+  }
+
+  std::vector<Outcome::Way> Ways() { return std::move(ways_); }
+
+ private:
+  bool Fail(const Message& message, const std::string& what) {
+    error_ = message.port->name + ": " + what;
+    return false;
+  }
+
   bool Tell(size_t index) {
     const Message& message = messages_[index];
     LaneEnd& end = *message.port->end;
-    if (message.small) {
+    if (message.captured && !message.small && !Close(message)) return false;
+    if (message.small || end.closed()) {
       end.Pass();
       native_.push_back(index);
       return true;
@@ -74,8 +85,24 @@ class Work {
     const Arrived arrived =
         end.Arrive(message.bytes, message.allocation, message.offset,
                    FirstDecides(end.role(), circumstances, surroundings_.policy));
-    if (!arrived.first && !Agrees(message, arrived)) return false;
+    ways_[index].first = arrived.first;
+    if (!arrived.first && arrived.verdict != Verdict::kClosed && !Agrees(message, arrived))
+      return false;
     return Follow(index, arrived, circumstances, ready);
+  }
+
+  bool Close(const Message& message) {
+    LaneEnd& end = *message.port->end;
+    while (!end.closed()) {
+      while (!end.HasRoom()) surroundings_.pause();
+      if (end.broken()) return Fail(message, "the communicator has failed");
+      if (!end.Close()) {
+        return Fail(message,
+                    "captured in a graph here and called directly by the peer; unset "
+                    "NCCLTUNE_SENDRECV for such programs");
+      }
+    }
+    return true;
   }
 
   bool Agrees(const Message& message, const Arrived& arrived) {
@@ -99,7 +126,7 @@ class Work {
 
   bool Follow(size_t index, const Arrived& arrived, const Circumstances& circumstances,
               bool ready) {
-    if (arrived.verdict == Verdict::kNative) {
+    if (arrived.verdict == Verdict::kNative || arrived.verdict == Verdict::kClosed) {
       native_.push_back(index);
       return true;
     }
@@ -114,7 +141,7 @@ class Work {
                  .bytes = message.bytes,
                  .there = ready};
     const bool pushed = arrived.verdict == Verdict::kPush;
-    outcome_.paths[index] = pushed ? Path::kPushed : Path::kPulled;
+    ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
     if (!arrived.first && pushed &&
         HowToSend(ready, circumstances, surroundings_.policy) == Sending::kStaged &&
@@ -124,7 +151,7 @@ class Work {
         part.kind = Part::Kind::kStaged;
         part.staging = room->at;
         part.before = std::move(room->before);
-        outcome_.paths[index] = Path::kStaged;
+        ways_[index].path = Path::kStaged;
       }
     }
     parts_.push_back(std::move(part));
@@ -147,65 +174,105 @@ class Work {
     return static_cast<size_t>(std::ranges::find(ports_, port) - ports_.begin());
   }
 
-  void Enqueue() {
-    const Plan plan = MakePlan(parts_, !native_.empty());
-    const bool well = Enqueue(plan, plan.before) &&
-                      (native_.empty() || surroundings_.native(native_)) &&
-                      Enqueue(plan, plan.after);
-    if (!well && outcome_.error.empty()) outcome_.error = "CUDA or NCCL refused an operation";
+  bool Enqueue(const std::vector<Operation>& operations) {
+    return std::ranges::all_of(operations, [&](const Operation& each) { return Enqueue(each); });
   }
 
-  bool Enqueue(const Plan& plan, const std::vector<Operation>& operations) {
-    return std::ranges::all_of(operations,
-                               [&](const Operation& each) { return Enqueue(plan, each); });
-  }
-
-  Stream StreamOf(const Plan& plan, size_t number) const {
+  Stream StreamOf(size_t number) const {
     if (number == 0) return stream_;
-    const Port& port = *ports_[plan.streams[number].lane];
-    return plan.streams[number].staging ? port.staging_stream : port.stream;
+    const Port& port = *ports_[plan_.streams[number].lane];
+    return plan_.streams[number].staging ? port.staging_stream : port.stream;
   }
 
-  bool Enqueue(const Plan& plan, const Operation& operation) {
-    Driver& driver = *surroundings_.driver;
-    Stream stream = StreamOf(plan, operation.stream);
+  bool Enqueue(const Operation& operation) {
+    Stream stream = StreamOf(operation.stream);
+    if (operation.kind == Operation::Kind::kWrite || operation.kind == Operation::Kind::kWait ||
+        operation.kind == Operation::Kind::kCopy) {
+      return EnqueueIn(stream, operation);
+    }
     // Events are of streams that are not the application's.
-    const PlanStream& which = plan.streams[operation.stream];
+    const PlanStream& which = plan_.streams[operation.stream];
     const Port& port = *ports_[which.lane];
     Event joined = which.staging ? port.staging_joined : port.joined;
     switch (operation.kind) {
-      case Operation::Kind::kWrite:
-        return driver.WriteValue(stream, *operation.flag, operation.value);
-      case Operation::Kind::kWait:
-        return driver.WaitValue(stream, *operation.flag, operation.value);
-      case Operation::Kind::kCopy:
-        return driver.Copy(stream, operation.to, operation.from, operation.bytes);
       case Operation::Kind::kFork:
-        return driver.Record(port.forked, StreamOf(plan, operation.other)) &&
-               driver.WaitEvent(stream, port.forked);
+        return driver_.Record(port.forked, StreamOf(operation.other)) &&
+               driver_.WaitEvent(stream, port.forked);
       case Operation::Kind::kMark:
-        return driver.Record(joined, stream);
-      case Operation::Kind::kJoin:
-        return driver.WaitEvent(stream_, joined);
+        return driver_.Record(joined, stream);
+      default:
+        return driver_.WaitEvent(stream_, joined);
     }
-    return false;
+  }
+
+  bool EnqueueIn(Stream stream, const Operation& operation) {
+    switch (operation.kind) {
+      case Operation::Kind::kWrite:
+        return driver_.WriteValue(stream, *operation.flag, operation.value);
+      case Operation::Kind::kWait:
+        return driver_.WaitValue(stream, *operation.flag, operation.value);
+      default:
+        return driver_.Copy(stream, operation.to, operation.from, operation.bytes);
+    }
   }
 
   const std::vector<Message>& messages_;
   Stream stream_;
+  Driver& driver_;
+  bool receives_;
   const Surroundings& surroundings_;
-  bool receives_ = false;
+  std::vector<Outcome::Way> ways_;
+  std::string& error_;
   std::vector<const Port*> ports_;
   std::vector<Part> parts_;
   std::vector<size_t> native_;
-  Outcome outcome_;
+  Plan plan_;
 };
+
+bool Receives(const std::vector<Batch>& batches) {
+  return std::ranges::any_of(batches, [](const Batch& batch) {
+    return std::ranges::any_of(batch.messages, [](const Message& each) {
+      return each.port->end->role() == Role::kReceiver;
+    });
+  });
+}
+
+// What is received first: peers look for it before they decide what they send.
+bool Decide(std::vector<BatchWork>& works) {
+  return std::ranges::all_of(works, [](BatchWork& work) { return work.Fits(); }) &&
+         std::ranges::all_of(works,
+                             [](BatchWork& work) { return work.TellAll(Role::kReceiver); }) &&
+         std::ranges::all_of(works, [](BatchWork& work) { return work.TellAll(Role::kSender); });
+}
+
+bool Enqueue(std::vector<BatchWork>& works, const Surroundings& surroundings) {
+  std::vector<std::vector<size_t>> native;
+  bool any = surroundings.others;
+  for (BatchWork& work : works) {
+    native.push_back(work.Native());
+    any = any || !native.back().empty();
+  }
+  return std::ranges::all_of(works, [&](BatchWork& work) { return work.EnqueueBefore(any); }) &&
+         surroundings.native(native) &&
+         std::ranges::all_of(works, [](BatchWork& work) { return work.EnqueueAfter(); });
+}
 
 }  // namespace
 
-Outcome RunGroup(const std::vector<Message>& messages, Stream stream,
-                 const Surroundings& surroundings) {
-  return Work(messages, stream, surroundings).Run();
+Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings) {
+  Outcome outcome;
+  const bool receives = Receives(batches);
+  std::vector<BatchWork> works;
+  works.reserve(batches.size());
+  for (const Batch& each : batches) works.emplace_back(each, receives, surroundings, &outcome);
+  const bool well = Decide(works) && Enqueue(works, surroundings);
+  if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
+  for (BatchWork& work : works) {
+    // Peers that were told of messages of this group would wait for them.
+    if (!well) work.Break();
+    outcome.ways.push_back(work.Ways());
+  }
+  return outcome;
 }
 
 }  // namespace nccltune::sendrecv

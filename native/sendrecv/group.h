@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sends and receives of one group on one stream: told of, decided, and enqueued.
+// The sends and receives of one group: told of, decided, and enqueued.
 #ifndef NCCLTUNE_SENDRECV_GROUP_H_
 #define NCCLTUNE_SENDRECV_GROUP_H_
 
@@ -44,30 +44,46 @@ struct Message {
   uint64_t offset = 0;
   bool possible = false;  // see Circumstances
   bool small = false;     // below the floor, on both sides: NCCL's without a word
+  // A graph is made of it, and runs as often as the application likes: it cannot be counted.
+  bool captured = false;
+};
+
+// The messages of one communicator, all in one stream.
+struct Batch {
+  std::vector<Message> messages;
+  Stream stream = nullptr;
+  Driver* driver = nullptr;
 };
 
 enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled };
 
 struct Outcome {
-  // By message, in the order given: how it goes. NCCL is to be called for the native ones.
-  std::vector<Path> paths;
-  // Empty: well. Nothing was enqueued otherwise, and the communicator is of no use any more.
+  struct Way {
+    Path path = Path::kNative;
+    bool first = false;  // decided here
+  };
+  // By batch and message, in the order given. NCCL was called for the native ones.
+  std::vector<std::vector<Way>> ways;
+  // Empty: well. The communicators are of no use any more otherwise.
   std::string error;
 };
 
 struct Surroundings {
-  Driver* driver = nullptr;
   Policy policy;
   // Waits a moment for peers, and is asked whether there is still time for it. Never for long.
   std::function<bool()> moment;
   // Waits until somebody else has done something, as long as it takes: a ring of messages is full.
   std::function<void()> pause;
-  // NCCL's part of the group, enqueued beside ours; null where it has none of them.
-  std::function<bool(const std::vector<size_t>& messages)> native;
+  // NCCL has more to do in the group than what comes to `native`.
+  bool others = false;
+  // NCCL's part of the group, enqueued beside ours: of each batch the messages it carries. Called
+  // once unless there is an error before. False: it refused.
+  std::function<bool(const std::vector<std::vector<size_t>>& messages)> native;
 };
 
-Outcome RunGroup(const std::vector<Message>& messages, Stream stream,
-                 const Surroundings& surroundings);
+// Batches of several GPUs are one operation to NCCL, so that none is waited for before all of them
+// are enqueued.
+Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings);
 
 }  // namespace nccltune::sendrecv
 

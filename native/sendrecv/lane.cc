@@ -5,9 +5,8 @@ namespace nccltune::sendrecv {
 namespace {
 
 constexpr uint64_t kVerdictBits = 3;
-constexpr uint64_t kFirstIsReceiver = 4;
-constexpr uint64_t kMet = 8;
-constexpr int kNumberShift = 4;
+constexpr uint64_t kMet = 4;
+constexpr int kNumberShift = 3;
 // Ahead of every number that is waited for, and not so far that it seems to lie behind.
 constexpr uint32_t kFarAhead = 1U << 30;
 
@@ -23,13 +22,11 @@ bool IsOver(const Slot& slot, const Word& word) {
 Word Word::Of(uint64_t packed) {
   return {.number = packed >> kNumberShift,
           .verdict = static_cast<Verdict>(packed & kVerdictBits),
-          .first = (packed & kFirstIsReceiver) != 0 ? Role::kReceiver : Role::kSender,
           .met = (packed & kMet) != 0};
 }
 
 uint64_t Word::Packed() const {
-  return number << kNumberShift | static_cast<uint64_t>(verdict) |
-         (first == Role::kReceiver ? kFirstIsReceiver : 0) | (met ? kMet : 0);
+  return number << kNumberShift | static_cast<uint64_t>(verdict) | (met ? kMet : 0);
 }
 
 bool LaneEnd::HasRoom() {
@@ -57,7 +54,7 @@ Arrived LaneEnd::Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Ve
 
   uint64_t packed = slot.word.load();
   if (Word::Of(packed).number != arrived.number) {
-    const Word mine = {.number = arrived.number, .verdict = verdict, .first = role_, .met = false};
+    const Word mine = {.number = arrived.number, .verdict = verdict, .met = false};
     if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
       arrived.first = true;
       arrived.verdict = verdict;
@@ -67,10 +64,30 @@ Arrived LaneEnd::Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Ve
   // Whoever was first has decided, and its half was there before.
   Word word = Word::Of(packed);
   arrived.verdict = word.verdict;
+  closed_ = word.verdict == Verdict::kClosed;
+  if (closed_) return arrived;
   arrived.theirs = slot.halves[static_cast<size_t>(Other(role_))];
   word.met = true;
   slot.word.store(word.Packed());
   return arrived;
+}
+
+bool LaneEnd::Close() {
+  Slot& slot = NextSlot();
+  uint64_t packed = slot.word.load();
+  const Word mine = {.number = next(), .verdict = Verdict::kClosed, .met = false};
+  if (Word::Of(packed).number != next()) {
+    closed_ = slot.word.compare_exchange_strong(packed, mine.Packed());
+    if (closed_) return true;
+  }
+  Word word = Word::Of(packed);
+  closed_ = word.verdict == Verdict::kClosed;
+  if (closed_) return true;
+  if (word.verdict != Verdict::kNative) return false;
+  ++numbers_;
+  word.met = true;
+  slot.word.store(word.Packed());
+  return true;
 }
 
 void LaneEnd::Break() {

@@ -22,6 +22,7 @@ enum class Verdict : uint8_t {
   kNative,  // NCCL carries it
   kPush,    // the receiver was first: the sender copies
   kPull,    // the sender was first: the receiver copies
+  kClosed,  // NCCL carries it and all behind it, without slots
 };
 
 // What one side tells of a message.
@@ -32,11 +33,10 @@ struct Half {
   uint64_t offset = 0;      // of the first byte in it
 };
 
-// The state of a message: its number, what was decided, by whom, and whether the other came, too.
+// The state of a message: its number, what was decided, and whether the other came, too.
 struct Word {
   uint64_t number = 0;  // from 1; 0: nothing was here
   Verdict verdict = Verdict::kNative;
-  Role first = Role::kSender;
   bool met = false;
 
   static Word Of(uint64_t packed);
@@ -89,6 +89,12 @@ class LaneEnd {
   // Tells of the next message, and decides it with `verdict` where the other did not.
   Arrived Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Verdict verdict);
 
+  // From the next message on NCCL carries all, for both sides; again where it returns true and the
+  // lane is not closed (the peer was ahead with NCCL's). As Arrive, where there is room. False: the
+  // peer has told of a message for a copy engine.
+  bool Close();
+  bool closed() const { return closed_; }
+
   // All waits end, of both sides, and none begins. From any thread.
   void Break();
   bool broken() const { return memory_.broken.load() != 0; }
@@ -101,6 +107,7 @@ class LaneEnd {
   Role role_;
   uint64_t numbers_ = 0;   // messages that had a slot
   uint64_t messages_ = 0;  // of any size
+  bool closed_ = false;
 };
 
 // Flags count in the numbers of messages.

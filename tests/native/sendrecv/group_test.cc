@@ -81,6 +81,18 @@ TEST(Group, BothSendBeforeTheyReceive) {
               {{One(kSend, 0), One(kReceive, 1)}, {One(kSend, 1), One(kReceive, 0)}}));
 }
 
+TEST(Group, FromACapturedMessageOnNcclCarriesAll) {
+  std::vector<Sent> messages(6, {0, 0, 1, kLarge});
+  messages[2].captured = true;
+  std::vector<std::vector<Step>> steps(2);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    steps[0].push_back(One(kSend, i));
+    steps[1].push_back(One(kReceive, i));
+  }
+  const auto paths = RunOften(Of(2, messages, steps));
+  EXPECT_EQ(paths.at(Path::kNative), 200U * 2 * 4);
+}
+
 TEST(Group, MoreMessagesThanSlots) {
   std::vector<Sent> messages;
   std::vector<std::vector<Step>> steps(2);

@@ -23,16 +23,14 @@ struct Pair {
 
 TEST(Lane, AWordKeepsWhatItIsMadeOf) {
   for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) {
-    for (const Verdict verdict : {Verdict::kNative, Verdict::kPush, Verdict::kPull}) {
-      for (const Role first : {Role::kSender, Role::kReceiver}) {
-        for (const bool met : {false, true}) {
-          const Word word = {.number = number, .verdict = verdict, .first = first, .met = met};
-          const Word again = Word::Of(word.Packed());
-          EXPECT_EQ(again.number, number);
-          EXPECT_EQ(again.verdict, verdict);
-          EXPECT_EQ(again.first, first);
-          EXPECT_EQ(again.met, met);
-        }
+    for (const Verdict verdict :
+         {Verdict::kNative, Verdict::kPush, Verdict::kPull, Verdict::kClosed}) {
+      for (const bool met : {false, true}) {
+        const Word word = {.number = number, .verdict = verdict, .met = met};
+        const Word again = Word::Of(word.Packed());
+        EXPECT_EQ(again.number, number);
+        EXPECT_EQ(again.verdict, verdict);
+        EXPECT_EQ(again.met, met);
       }
     }
   }
@@ -110,6 +108,33 @@ TEST(Lane, BreakingEndsEveryWait) {
   // One that was told of just then.
   const uint64_t next = LaneMemory::kSlots + 4;
   EXPECT_TRUE(Reached(pair.memory->Of(next).done, FlagValue(next)));
+}
+
+TEST(Lane, ClosesBehindWhatThePeerGaveToNccl) {
+  Pair pair;
+  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  EXPECT_TRUE(pair.sender.Close());
+  EXPECT_FALSE(pair.sender.closed()) << "the peer has told of a message already";
+  EXPECT_TRUE(pair.sender.Close());
+  EXPECT_TRUE(pair.sender.closed());
+  EXPECT_FALSE(pair.receiver.closed()) << "it does not know yet";
+  EXPECT_EQ(pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush).verdict, Verdict::kClosed);
+  EXPECT_TRUE(pair.receiver.closed());
+  EXPECT_TRUE(pair.receiver.Close());
+}
+
+TEST(Lane, BothMayCloseIt) {
+  Pair pair;
+  EXPECT_TRUE(pair.sender.Close());
+  EXPECT_TRUE(pair.receiver.Close());
+  EXPECT_TRUE(pair.sender.closed() && pair.receiver.closed());
+}
+
+TEST(Lane, IsNotClosedBeforeAMessageOfACopyEngine) {
+  Pair pair;
+  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
+  EXPECT_FALSE(pair.sender.Close());
+  EXPECT_FALSE(pair.sender.closed());
 }
 
 TEST(Lane, FlagsCountOnBeyondTheirWidth) {

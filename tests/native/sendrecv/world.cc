@@ -70,31 +70,32 @@ class World {
                           .allocation = rank + 1,
                           .offset = call.message * kPlace,
                           .possible = std::bernoulli_distribution(possible_)(random),
-                          .small = sent.bytes < kFloor});
+                          .small = sent.bytes < kFloor,
+                          .captured = sent.captured});
     }
     const Surroundings surroundings = {
-        .driver = &driver,
         .policy = {.eager_limit = kEagerLimit, .loose = false},
         .moment = moment,
         .pause = pause,
         .native =
-            [&](const std::vector<size_t>& which) {
+            [&](const std::vector<std::vector<size_t>>& which) {
               std::vector<NativeCall> calls;
-              for (const size_t i : which) {
+              for (const size_t i : which[0]) {
                 const Sent& sent = program_.messages[step.calls[i].message];
                 calls.push_back({.lane = &Of(sent).native,
                                  .role = step.calls[i].role,
-                                 .address = messages[i].address,
+                                 .address = Place(rank, step.calls[i].message),
                                  .bytes = sent.bytes});
               }
-              return NativeGroup(driver, stream, calls);
+              return calls.empty() || NativeGroup(driver, stream, calls);
             },
     };
-    const Outcome outcome = RunGroup(messages, stream, surroundings);
+    const Outcome outcome = RunGroup(
+        {{.messages = std::move(messages), .stream = stream, .driver = &driver}}, surroundings);
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);
-      for (const Path path : outcome.paths) ++paths_[path];
+      for (const Outcome::Way& way : outcome.ways[0]) ++paths_[way.path];
     }
     for (const Call& call : step.calls) Check(driver, stream, call, rank);
   }
@@ -298,7 +299,8 @@ std::string Words(const Program& program) {
   for (size_t i = 0; i < program.messages.size(); ++i) {
     const Sent& sent = program.messages[i];
     text << "message " << i << ": communicator " << sent.comm << ", rank " << sent.from
-         << " to rank " << sent.to << ", " << sent.bytes << " bytes\n";
+         << " to rank " << sent.to << ", " << sent.bytes
+         << (sent.captured ? " bytes, captured\n" : " bytes\n");
   }
   for (size_t rank = 0; rank < program.ranks; ++rank) {
     text << "rank " << rank << ":";
@@ -327,6 +329,7 @@ Program RandomProgram(Random& random, size_t messages, bool eager) {
     sent.to = (sent.from + 1 + random() % (program.ranks - 1)) % program.ranks;
     const uint64_t sizes[] = {kFloor - 1, kFloor, kEagerLimit, kEagerLimit + 1, kLargest};
     sent.bytes = random() % 2 == 0 ? sizes[random() % 5] : 1 + random() % kLargest;
+    sent.captured = random() % 50 == 0;
     program.messages.push_back(sent);
     calls[sent.from].push_back({.role = Role::kSender, .message = i});
     calls[sent.to].push_back({.role = Role::kReceiver, .message = i});

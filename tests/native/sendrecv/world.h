@@ -27,6 +27,7 @@ struct Sent {
   size_t from = 0;
   size_t to = 0;
   uint64_t bytes = 0;
+  bool captured = false;  // on both sides
 };
 
 struct Call {
