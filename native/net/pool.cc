@@ -121,7 +121,9 @@ void Worker::Run() {
       continue;
     }
     const int64_t now = NowNs();
-    if (now - worked_ns < look_ns_ && !(look_ns_ == kLookoutNs && Plenty(now))) continue;
+    // The threads of a small pool look even then: so short a look costs less than to be woken.
+    const bool lookout = look_ns_ == kLookoutNs;
+    if (now - worked_ns < look_ns_ && !(lookout && Plenty(now))) continue;
     asleep_ = true;
     // Once more: somebody may have looked at `asleep_` just before. Who wakes us in this very
     // moment has taken the mark away, and must find us awake.

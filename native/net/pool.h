@@ -43,7 +43,8 @@ class Task {
 
 class Worker {
  public:
-  // `look_ns`: so long it looks for work before it sleeps; not at all where there is plenty.
+  // `look_ns`: so long it looks for work before it sleeps; a lookout not at all where there is
+  // plenty.
   Worker(int number, int64_t look_ns);
   ~Worker();
   Worker(const Worker&) = delete;

@@ -105,6 +105,10 @@ def command(
     return 0
 
 
+def _start(platform: "Platform", hello: "Hello") -> None:
+    show_start(platform, hello.nccl.came_from)
+
+
 class Swept(NamedTuple):
     """A sweep that came to its end, or to that of its budget."""
 
@@ -120,7 +124,7 @@ def run_sweep(
     wanted: "Wanted",
     again: str,
     *,
-    start: "Callable[[Platform, Hello], None] | None" = None,
+    start: "Callable[[Platform, Hello], None]" = _start,
     meanwhile: "Callable[[], None]" = lambda: None,
     instead: "Callable[[Platform, Plan], None] | None" = None,
 ) -> Swept | int:
@@ -168,10 +172,7 @@ def run_sweep(
         keep_hardware(study, launch, hardware)
         record = Record(study, hello)
         record.keep_tables({item.grid.collective: item.costs for item in surveys})
-        if start is not None:
-            start(platform, hello)
-        else:
-            show_start(platform, hello.nccl.came_from)
+        start(platform, hello)
         watcher = stack.enter_context(watching(stderr(), hello.replay))
         sweep = Sweep(plan, bench, record, wanted, watcher)
         try:

@@ -16,12 +16,15 @@ DUMP = "NCCL_TOPO_DUMP_FILE"
 
 @contextmanager
 def written_by_nccl(launch: Launch) -> Iterator[Path | None]:
-    """A file for NCCL to write a node's topology to, deleted at the end. None in a replay, where
-    somebody has it written elsewhere already, and where nodes are not whole or far away."""
+    """The file that NCCL writes a node's topology to: the one that somebody has named already, or
+    one that is deleted at the end. None in a replay, and where nodes are not whole or far away."""
     under = launch.under
     far = under is not None and under.pods is not None
-    if launch.replay is not None or launch.emulate_nodes or far or DUMP in os.environ:
+    if launch.replay is not None or launch.emulate_nodes or far:
         yield None
+        return
+    if named := os.environ.get(DUMP):
+        yield Path(named)
         return
     with TemporaryDirectory(prefix="nccltune-") as folder:
         yield Path(folder) / "topology.xml"

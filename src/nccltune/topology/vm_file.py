@@ -178,7 +178,8 @@ def with_links(topology: Topology, pcie: Pcie | None) -> Topology:
 
 
 def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topology:
-    """The tree with kind and affinity of every CPU, those of `machine` where the tree has none.
+    """The tree with kind and affinity of every CPU, those of `machine` where the tree lacks them
+    and tells of no other kind.
 
     NCCL adds them only to CPUs that a rank's own GPUs are below. Ranks that differ in them see the
     other's CPU as one more, and with a NIC that is no PCI device none starts (2.28.9, "internal
@@ -192,7 +193,8 @@ def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topolo
     kind = machine.cpus[0]
     cpus = []
     for cpu in topology.cpus:
-        known = cpu if cpu.arch is not None else kind
+        fits = cpu.arch == kind.arch and cpu.vendor in (None, kind.vendor)
+        known = kind if lacks_kind(cpu) and (cpu.arch is None or fits) else cpu
         own = None if made_up else cpu.affinity
         cpus.append(
             msgspec.structs.replace(
@@ -205,6 +207,14 @@ def with_cpus(topology: Topology, machine: Topology, *, made_up: bool) -> Topolo
             )
         )
     return msgspec.structs.replace(topology, cpus=tuple(cpus))
+
+
+def lacks_kind(cpu: Cpu) -> bool:
+    """Whether `ncclTopoAddCpu` misses something of its kind (2.28.9)."""
+    if cpu.arch != "x86_64":
+        return cpu.arch is None
+    numbers = cpu.family is None or cpu.model is None
+    return cpu.vendor is None or (cpu.vendor == "GenuineIntel" and numbers)
 
 
 def _class(device: Pci) -> str:

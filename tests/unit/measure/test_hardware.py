@@ -52,9 +52,30 @@ def test_a_replay_has_the_hardware_of_its_recording(tmp_path: Path) -> None:
     assert (study.path / "topology.xml").is_file()
 
 
-def test_nothing_is_asked_of_parts_of_a_node_or_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_somebody_has_nccl_write_is_kept_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, theirs = Study.create(tmp_path / "study"), tmp_path / "theirs.xml"
+    monkeypatch.setenv("NCCL_TOPO_DUMP_FILE", str(theirs))
+    with written_by_nccl(Launch()) as file:
+        assert settings_for(file) == {"NCCL_TOPO_DUMP_FILE": str(theirs)}
+        theirs.write_text(XML)
+        keep_hardware(study, Launch(), file)
+    assert theirs.read_text() == XML
+    assert (study.path / "topology.xml").is_file()
+
+
+def test_an_empty_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_TOPO_DUMP_FILE", "")
+    with written_by_nccl(Launch()) as file:
+        assert file is not None
+        assert file.parent.is_dir()
+    assert not file.parent.exists()
+
+
+def test_nothing_is_asked_of_parts_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
     with written_by_nccl(Launch(emulate_nodes=4)) as file:
         assert settings_for(file) == {}
     monkeypatch.setenv("NCCL_TOPO_DUMP_FILE", "/elsewhere")
-    with written_by_nccl(Launch()) as file:
-        assert file is None
+    with written_by_nccl(Launch(emulate_nodes=4)) as file:
+        assert settings_for(file) == {}

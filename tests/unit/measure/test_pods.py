@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,7 +168,7 @@ def test_a_run_that_is_given_up_ends_in_the_pods(pods: Pods) -> None:
         started.stdin.flush()
         assert started.stdout.readline().startswith(b"# nccl-tests")
         started.stdin.close()
-        assert started.wait(30) == 128 + 15
+        assert started.wait(30) == 128 + signal.SIGTERM
         # Nobody holds its output any more: nothing of it runs on.
         started.stdout.read()
 

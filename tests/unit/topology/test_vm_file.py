@@ -12,6 +12,7 @@ from nccltune.topology.lint.check import lint_topology
 from nccltune.topology.vm_file import (
     Pcie,
     even_tree,
+    lacks_kind,
     parse_bus_ids,
     parse_pcie,
     with_bus_ids,
@@ -123,6 +124,51 @@ def test_kinds_and_affinities_of_cpus() -> None:
     assert (cpu.affinity, cpu.vendor) == ("ffffffff,ffffffff", "AuthenticAMD")
     nothing = msgspec.structs.replace(machine, cpus=())
     assert with_cpus(alone, nothing, made_up=False) == alone
+
+
+INTEL = Cpu(numa=0, arch="x86_64", vendor="GenuineIntel", family=6, model=207)
+AMD = Cpu(numa=0, arch="x86_64", vendor="AuthenticAMD", family=25, model=1)
+ARM = Cpu(numa=0, arch="arm64")
+
+
+@pytest.mark.parametrize(
+    ("told", "machine"),
+    [
+        (Cpu(), INTEL),
+        (Cpu(vendor="GenuineIntel"), AMD),
+        (Cpu(arch="x86_64"), AMD),
+        (Cpu(arch="x86_64", vendor="GenuineIntel", family=6), INTEL),
+    ],
+)
+def test_a_kind_of_which_some_is_missing_is_the_machines(told: Cpu, machine: Cpu) -> None:
+    assert lacks_kind(told)
+    assert kind_after(told, machine) == machine
+
+
+@pytest.mark.parametrize(
+    ("told", "machine", "lacks"),
+    [
+        (Cpu(arch="x86_64", vendor="GenuineIntel", family=6, model=85), INTEL, False),
+        # NCCL asks for the numbers of Intel's alone.
+        (Cpu(arch="x86_64", vendor="AuthenticAMD"), AMD, False),
+        (Cpu(arch="arm64"), INTEL, False),
+        # Of another machine: what is missing cannot be read here.
+        (Cpu(arch="x86_64", vendor="GenuineIntel"), AMD, True),
+        (Cpu(arch="x86_64"), ARM, True),
+    ],
+)
+def test_a_kind_that_is_whole_or_anothers_stays(told: Cpu, machine: Cpu, lacks: bool) -> None:
+    assert lacks_kind(told) is lacks
+    assert kind_after(told, machine) == msgspec.structs.replace(told, numa=0)
+
+
+def kind_after(told: Cpu, machine: Cpu) -> Cpu:
+    tree = Topology(
+        source="tree", dialect=Dialect.NCCL, cpus=(msgspec.structs.replace(told, numa=0),)
+    )
+    here = Topology(source="sys", dialect=Dialect.SYSFS, cpus=(machine,))
+    (cpu,) = with_cpus(tree, here, made_up=False).cpus
+    return cpu
 
 
 def test_links_that_are_known_stay() -> None:

@@ -113,12 +113,11 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
         raise InputError(
             "is empty", where=str(path), hint="collect first: nccltune doctor --collect"
         )
-    below = next(_deeper(path, folders), None) if not files else None
-    if below is not None:
+    if _nodes_are_deeper(path, folders, files):
         raise InputError(
             "has folders of folders, and no node's files",
             where=str(path),
-            hint=f"name the folder that holds a folder a node: nccltune doctor {below}",
+            hint=f"name the folder that holds a folder a node: nccltune doctor {path / folders[0]}",
         )
     if len(folders) > _MOST_NODES:
         raise InputError(
@@ -129,13 +128,10 @@ def read_folder(path: Path, *, cache: Cache | None = None) -> Iterator[Evidence]
     return _nodes(path, folders, files, shared)
 
 
-def _deeper(path: Path, folders: list[str]) -> Iterator[Path]:
-    """The folders, where all of them hold folders and no files; nothing else."""
-    for name in folders:
-        below, files = _listed(path / name)
-        if files or not below:
-            return
-    yield from (path / name for name in folders)
+def _nodes_are_deeper(path: Path, folders: list[str], files: list[str]) -> bool:
+    """Whether all folders hold folders and no files, and no file is beside them."""
+    inner = (_listed(path / name) for name in folders)
+    return not files and all(below and not beside for below, beside in inner)
 
 
 def _nodes(path: Path, folders: list[str], files: list[str], cache: Cache) -> Iterator[Evidence]:

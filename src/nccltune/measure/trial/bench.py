@@ -11,7 +11,7 @@ from nccltune.measure.p2p.workload import Call, Workload
 from nccltune.measure.record import TOOL, conditions
 from nccltune.measure.trial.driver import Ran
 from nccltune.measure.trial.facts import read_facts
-from nccltune.measure.trial.logs import logging
+from nccltune.measure.trial.logs import logs_of_start
 from nccltune.measure.trial.settings import Settings
 from nccltune.model.choice import DEFAULT
 from nccltune.model.collective import Collective
@@ -55,7 +55,7 @@ class BenchRunner:
         timing in all others, so that they can be compared."""
         times: dict[Call, list[float]] = {}
         error: str | None = None
-        with logging(self._launch.under) as logs:
+        with logs_of_start(self._launch.under) as logs:
             plain = {key: value for key, value in settings.items() if value is not None}
             with Bench(
                 self._launch, program=self._program, settings=plain | logs.settings

@@ -10,7 +10,9 @@ from nccltune.formats.nccl_alarms import alarms
 from nccltune.formats.nccl_run_log import RunLog, read_run_log
 from nccltune.measure.trial.settings import Settings
 
-LOG = "nccl.*"
+STEM = "nccl."
+LOG = f"{STEM}*"
+"""The files of a start's log."""
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nccltune.measure.pods import Pods
-from nccltune.measure.trial.facts import LOG
+from nccltune.measure.trial.facts import STEM
 from nccltune.measure.under import Under
 
 _IN_PODS = "/dev/shm/"  # noqa: S108 - in a container
@@ -34,17 +34,17 @@ class Logs(NamedTuple):
     def fetch(self) -> None:
         """Bring the files here that are elsewhere; none, where they cannot be had."""
         if self.pods is not None and (data := self.pods.take(f"{self._stem}*")):
-            (self.folder / LOG.replace("*", "pod")).write_bytes(data)
+            (self.folder / f"{STEM}pod").write_bytes(data)
 
     @property
     def _stem(self) -> str:
         # No folder is made in a pod: the name of the one here is the beginning of a file's there.
-        return f"{self.folder}/nccl." if self.pods is None else f"{_IN_PODS}{self.folder.name}."
+        return f"{self.folder}/{STEM}" if self.pods is None else f"{_IN_PODS}{self.folder.name}."
 
 
 @contextlib.contextmanager
-def logging(under: Under | None) -> Iterator[Logs]:
-    """Logs of one start under a launcher, or of one on this machine."""
+def logs_of_start(under: Under | None) -> Iterator[Logs]:
+    """Under a launcher, or on this machine; nothing of them is left behind here."""
     pods = None if under is None else under.pods
     # The first process may be on another node, which sees this folder and not this machine's /tmp.
     shared = None if under is None or pods is not None else Path.cwd()

@@ -16,7 +16,7 @@ from nccltune.measure.conversation import SCHEMA_VERSION, Gpu, Hello, Nccl
 from nccltune.measure.nccl_tests.program import InterruptedProgram, run_program
 from nccltune.measure.trial.driver import Ran
 from nccltune.measure.trial.facts import LOG, read_facts
-from nccltune.measure.trial.logs import logging
+from nccltune.measure.trial.logs import logs_of_start
 from nccltune.measure.trial.settings import Settings, applied
 from nccltune.measure.under import Under, program_command
 from nccltune.model.choice import DEFAULT
@@ -53,7 +53,7 @@ class ProgramRunner:
         keep: Callable[[Iterable[Sample]], None],
     ) -> Ran:
         """One start; see `driver.Runner`."""
-        with logging(self._under) as logs:
+        with logs_of_start(self._under) as logs:
             variables = applied(self._base, settings) | logs.settings
             words, lines = self._command(variables, settings)
             try:

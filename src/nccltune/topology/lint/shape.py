@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from nccltune.model.topology import Cpu, Dialect, Topology
 from nccltune.topology import bandwidth
 from nccltune.topology.lint.issue import Issue, Placed, Severity, about, few, gpus, nets, placed
+from nccltune.topology.vm_file import lacks_kind
 
 _VERSIONS = {Dialect.NCCL: "1", Dialect.RCCL: "2", Dialect.FLAGCX: "1"}
 
@@ -134,7 +135,7 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
                 "machines",
                 "if the host has two sockets, write them: nccltune topo write", cpu.line,
             )  # fmt: skip
-    bare = [cpu for cpu in topology.cpus if _lacks_kind(cpu)]
+    bare = [cpu for cpu in topology.cpus if lacks_kind(cpu)]
     if bare and len(topology.cpus) > 1 and topology.dialect is not Dialect.SMI:
         yield _issue(
             topology, Severity.NOTE, "cpu-kind-missing",
@@ -156,14 +157,6 @@ def _cpus(topology: Topology) -> Iterator[Issue]:
             "known vendors are GenuineIntel, AuthenticAMD, CentaurHauls and '  Shanghai  '",
             odd[0].line,
         )  # fmt: skip
-
-
-def _lacks_kind(cpu: Cpu) -> bool:
-    """As `ncclTopoAddCpu` asks for it (2.28.9)."""
-    if cpu.arch != "x86_64":
-        return cpu.arch is None
-    numbers = cpu.family is None or cpu.model is None
-    return cpu.vendor is None or (cpu.vendor == "GenuineIntel" and numbers)
 
 
 def _is_unknown(cpu: Cpu) -> bool:

@@ -89,18 +89,22 @@ PARSERS: tuple[Callable[[str], Any], ...] = (
     job_settings,
 )
 REDACTING = (plain_cmdline, plain_conf, plain_log, plain_text)
+# What stands in an output, and what of it names the hardware.
 IDENTITIES = (
-    "GPU-8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
-    "9c:63:c0:12:ab:7e",
-    "Serial Number : 1654922003311",
-    "<serial>1654922003311</serial>",
+    (
+        "GPU-8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
+        "8a1fd6c2-0b7e-4c6a-9d21-5e0f3b7c9a44",
+    ),
+    ("9c:63:c0:12:ab:7e", "9c:63:c0:12:ab:7e"),
+    ("Serial Number : 1654922003311", "1654922003311"),
+    ("<serial>1654922003311</serial>", "1654922003311"),
 )
 SECRETS = ("api_key=hunter22", "NCCL_AUTH_TOKEN=hunter22")
 KNOWN = {name: decode(value.encode()) for name, value in vars(texts).items() if name.isupper()}
 
 
-def parsed(parser: Callable[[str], Any], text: str) -> Any:
-    """What a parser gives: of the type that it says and the same out of JSON, with lines that are
+def check(parser: Callable[[str], Any], text: str) -> None:
+    """What a parser gives is of the type that it says and the same out of JSON, with lines that are
     there and numbers of 64 bits."""
     found = parser(text)
     said = get_type_hints(parser)["return"]
@@ -111,7 +115,6 @@ def parsed(parser: Callable[[str], Any], text: str) -> Any:
     for value in values(found):
         assert 0 <= getattr(value, "line", 0) <= lines
         assert not isinstance(value, int) or abs(value) < 1 << 64
-    return found
 
 
 def values(found: Any) -> Iterator[Any]:
@@ -129,7 +132,7 @@ def values(found: Any) -> Iterator[Any]:
 def test_any_bytes(data: bytes) -> None:
     text = decode(data)
     for parser in PARSERS:
-        parsed(parser, text)
+        check(parser, text)
     for redacted in REDACTING:
         assert redacted(text).count("\n") <= text.count("\n") + 1
     assert parse_pci_config(data).complete is (len(data) > 64)
@@ -148,7 +151,7 @@ def test_damaged_outputs(name: str, data: st.DataObject) -> None:
     mixed = [*lines[:at], *other, *(line[:cut] + word + line[cut:] for line in lines[at:])]
     text = "\n".join(mixed)
     for parser in PARSERS:
-        parsed(parser, text)
+        check(parser, text)
 
 
 @settings(max_examples=150)
@@ -158,15 +161,13 @@ def test_what_must_not_leave(data: st.DataObject) -> None:
     lines = data.draw(st.sampled_from([*KNOWN.values()])).split("\n")
     at = data.draw(st.integers(0, len(lines)))
     before = data.draw(st.sampled_from(["", "NVRM: Xid of ", "\t", "[ 1.0] mlx5_core: "]))
-    for kept in IDENTITIES:
-        lead = "" if kept.startswith("Serial") else before
-        text = "\n".join([*lines[:at], f"{lead}{kept} after", *lines[at:]])
-        gone = kept.strip("<>").removeprefix("GPU-").rpartition(": ")[2].partition("</")[0]
-        gone = gone.removeprefix("serial>")
+    for said, gone in IDENTITIES:
+        lead = "" if said.startswith("Serial") else before
+        text = "\n".join([*lines[:at], f"{lead}{said} after", *lines[at:]])
         for plain in (plain_text(text), plain_log(text)):
             assert gone not in plain
-    for kept in SECRETS:
-        text = "\n".join([*lines[:at], kept, *lines[at:]])
+    for said in SECRETS:
+        text = "\n".join([*lines[:at], said, *lines[at:]])
         assert "hunter22" not in plain_conf(text)
         assert plain_conf(text).count("\n") == text.count("\n")
         assert "hunter22" not in plain_cmdline(text)
@@ -197,7 +198,7 @@ def test_what_must_not_leave(data: st.DataObject) -> None:
 def test_long_lines_end(line: str) -> None:
     """A pattern that takes the square of a line's length does not end here within minutes."""
     for parser in PARSERS:
-        parsed(parser, line)
+        check(parser, line)
     for redacted in REDACTING:
         assert len(redacted(line)) <= 2 * len(line) + 1
 
