@@ -20,25 +20,6 @@ class BatchWork {
         ways_(batch.messages.size()),
         error_(outcome->error) {}
 
-  // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
-  bool Fits() {
-    std::map<const Port*, uint64_t> counts;
-    for (const Message& each : messages_) {
-      if (++counts[each.port] > LaneMemory::kSlots / 2) {
-        return Fail(
-            each, "more than " + std::to_string(LaneMemory::kSlots / 2) + " messages in one group");
-      }
-    }
-    return true;
-  }
-
-  bool TellAll(Role role) {
-    for (size_t i = 0; i < messages_.size(); ++i) {
-      if (messages_[i].port->end->role() == role && !Tell(i)) return false;
-    }
-    return true;
-  }
-
   bool EnqueueBefore(bool native) {
     plan_ = MakePlan(parts_, native);
     return Enqueue(plan_.before);
@@ -57,16 +38,14 @@ class BatchWork {
 
   std::vector<Outcome::Way> Ways() { return std::move(ways_); }
 
- private:
-  bool Fail(const Message& message, const std::string& what) {
-    error_ = message.port->name + ": " + what;
-    return false;
-  }
+  const std::vector<Message>& messages() const { return messages_; }
 
   bool Tell(size_t index) {
     const Message& message = messages_[index];
     LaneEnd& end = *message.port->end;
-    if (message.captured && !message.small && !Close(message)) return false;
+    if (!message.small && (message.captured || IsCrowded(message.port)) && !Close(message)) {
+      return false;
+    }
     if (message.small || end.closed()) {
       end.Pass();
       native_.push_back(index);
@@ -86,14 +65,30 @@ class BatchWork {
         end.Arrive(message.bytes, message.allocation, message.offset,
                    FirstDecides(end.role(), circumstances, surroundings_.policy));
     ways_[index].first = arrived.first;
-    if (!arrived.first && arrived.verdict != Verdict::kClosed && !Agrees(message, arrived))
+    if (!arrived.first && arrived.verdict != Verdict::kClosed && !Agrees(message, arrived)) {
       return false;
+    }
     return Follow(index, arrived, circumstances, ready);
+  }
+
+ private:
+  bool Fail(const Message& message, const std::string& what) {
+    error_ = message.port->name + ": " + what;
+    return false;
+  }
+
+  // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
+  bool IsCrowded(const Port* port) {
+    return ++counts_[port] > LaneMemory::kSlots / 2 && !port->end->Told();
   }
 
   bool Close(const Message& message) {
     LaneEnd& end = *message.port->end;
     while (!end.closed()) {
+      if (counts_[message.port] >= LaneMemory::kSlots && !end.HasRoom()) {
+        return Fail(message, "more than " + std::to_string(LaneMemory::kSlots) +
+                                 " messages in one group, and the peer is ahead");
+      }
       while (!end.HasRoom()) surroundings_.pause();
       if (end.broken()) return Fail(message, "the communicator has failed");
       if (!end.Close()) {
@@ -223,6 +218,7 @@ class BatchWork {
   const Surroundings& surroundings_;
   std::vector<Outcome::Way> ways_;
   std::string& error_;
+  std::map<const Port*, uint64_t> counts_;
   std::vector<const Port*> ports_;
   std::vector<Part> parts_;
   std::vector<size_t> native_;
@@ -239,10 +235,24 @@ bool Receives(const std::vector<Batch>& batches) {
 
 // What is received first: peers look for it before they decide what they send.
 bool Decide(std::vector<BatchWork>& works) {
-  return std::ranges::all_of(works, [](BatchWork& work) { return work.Fits(); }) &&
-         std::ranges::all_of(works,
-                             [](BatchWork& work) { return work.TellAll(Role::kReceiver); }) &&
-         std::ranges::all_of(works, [](BatchWork& work) { return work.TellAll(Role::kSender); });
+  struct Turn {
+    Role role;
+    size_t turn;
+    BatchWork* work;
+    size_t index;
+  };
+  std::vector<Turn> turns;
+  for (BatchWork& work : works) {
+    for (size_t i = 0; i < work.messages().size(); ++i) {
+      const Message& message = work.messages()[i];
+      turns.push_back({message.port->end->role(), message.turn, &work, i});
+    }
+  }
+  std::ranges::stable_sort(turns, [](const Turn& a, const Turn& b) {
+    if (a.role != b.role) return a.role == Role::kReceiver;
+    return a.turn < b.turn;
+  });
+  return std::ranges::all_of(turns, [](const Turn& each) { return each.work->Tell(each.index); });
 }
 
 bool Enqueue(std::vector<BatchWork>& works, const Surroundings& surroundings) {

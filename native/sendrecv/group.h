@@ -38,6 +38,7 @@ struct Port {
 
 struct Message {
   Port* port = nullptr;
+  size_t turn = 0;  // in the order of the application's calls
   DeviceAddress address = 0;
   uint64_t bytes = 0;
   uint64_t allocation = 0;  // as the peer knows it
@@ -48,7 +49,7 @@ struct Message {
   bool captured = false;
 };
 
-// The messages of one communicator, all in one stream.
+// The messages of one communicator in one stream.
 struct Batch {
   std::vector<Message> messages;
   Stream stream = nullptr;
@@ -81,7 +82,7 @@ struct Surroundings {
   std::function<bool(const std::vector<std::vector<size_t>>& messages)> native;
 };
 
-// Batches of several GPUs are one operation to NCCL, so that none is waited for before all of them
+// All batches are one operation to NCCL, so that none is waited for before all of them
 // are enqueued.
 Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings);
 

@@ -52,7 +52,7 @@ struct Slot {
 
 // In shared memory, all zero at first.
 struct LaneMemory {
-  static constexpr uint64_t kSlots = 1024;
+  static constexpr uint64_t kSlots = 512;
   alignas(64) std::atomic<uint32_t> broken = 0;
   std::array<Slot, kSlots> slots;
 

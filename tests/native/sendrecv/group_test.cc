@@ -107,6 +107,23 @@ TEST(Group, MoreMessagesThanSlots) {
   EXPECT_EQ(ran.trouble, "");
 }
 
+TEST(Group, MoreMessagesInAGroupThanSlots) {
+  std::vector<Sent> messages;
+  std::vector<std::vector<Step>> steps(2, {{.stream = 0, .calls = {}}});
+  for (size_t i = 0; i < LaneMemory::kSlots + 100; ++i) {
+    messages.push_back({.comm = 0, .from = 0, .to = 1, .bytes = kFloor});
+    steps[0][0].calls.push_back({kSend, i});
+    steps[1][0].calls.push_back({kReceive, i});
+  }
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    Random random(seed);
+    const Ran ran = RunProgram(Of(2, messages, steps), random, 1);
+    EXPECT_TRUE(ran.over) << ran.trouble;
+    EXPECT_EQ(ran.trouble, "");
+    EXPECT_GE(ran.paths.at(Path::kNative), LaneMemory::kSlots / 2);
+  }
+}
+
 TEST(Group, RandomProgramsEndWell) {
   std::map<Path, size_t> paths;
   for (uint64_t seed = 0; seed < 600; ++seed) {
