@@ -139,9 +139,10 @@ class BatchWork {
     ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
     if (!arrived.first && pushed &&
-        HowToSend(ready, circumstances, surroundings_.policy) == Sending::kStaged &&
-        message.port->staging != nullptr) {
-      auto room = message.port->staging->Take(message.bytes, slot.done, part.value);
+        HowToSend(ready, circumstances, surroundings_.policy) == Sending::kStaged) {
+      Staging* const staging = message.port->staging();
+      std::optional<Staging::Room> room;
+      if (staging != nullptr) room = staging->Take(message.bytes, slot.done, part.value);
       if (room) {
         part.kind = Part::Kind::kStaged;
         part.staging = room->at;
@@ -163,7 +164,7 @@ class BatchWork {
     return true;
   }
 
-  size_t Lane(const Port* port) {
+  size_t Lane(Port* port) {
     const auto found = std::ranges::find(ports_, port);
     if (found == ports_.end()) ports_.push_back(port);
     return static_cast<size_t>(std::ranges::find(ports_, port) - ports_.begin());
@@ -173,28 +174,39 @@ class BatchWork {
     return std::ranges::all_of(operations, [&](const Operation& each) { return Enqueue(each); });
   }
 
-  Stream StreamOf(size_t number) const {
+  // Null: CUDA has none.
+  Stream StreamOf(size_t number) {
     if (number == 0) return stream_;
-    const Port& port = *ports_[plan_.streams[number].lane];
-    return plan_.streams[number].staging ? port.staging_stream : port.stream;
+    Port& port = *ports_[plan_.streams[number].lane];
+    Stream& stream = plan_.streams[number].staging ? port.staging_stream : port.stream;
+    if (stream == nullptr) stream = driver_.NewStream();
+    return stream;
+  }
+
+  Event Made(Event& event) {
+    if (event == nullptr) event = driver_.NewEvent();
+    return event;
   }
 
   bool Enqueue(const Operation& operation) {
-    Stream stream = StreamOf(operation.stream);
+    const Stream stream = StreamOf(operation.stream);
+    // The application's may well be null, the default stream.
+    if (stream == nullptr && operation.stream != 0) return false;
     if (operation.kind == Operation::Kind::kWrite || operation.kind == Operation::Kind::kWait ||
         operation.kind == Operation::Kind::kCopy) {
       return EnqueueIn(stream, operation);
     }
     // Events are of streams that are not the application's.
     const PlanStream& which = plan_.streams[operation.stream];
-    const Port& port = *ports_[which.lane];
-    Event joined = which.staging ? port.staging_joined : port.joined;
+    Port& port = *ports_[which.lane];
+    Event& joined = which.staging ? port.staging_joined : port.joined;
     switch (operation.kind) {
       case Operation::Kind::kFork:
-        return driver_.Record(port.forked, StreamOf(operation.other)) &&
+        return Made(port.forked) != nullptr &&
+               driver_.Record(port.forked, StreamOf(operation.other)) &&
                driver_.WaitEvent(stream, port.forked);
       case Operation::Kind::kMark:
-        return driver_.Record(joined, stream);
+        return Made(joined) != nullptr && driver_.Record(joined, stream);
       default:
         return driver_.WaitEvent(stream_, joined);
     }
@@ -219,7 +231,7 @@ class BatchWork {
   std::vector<Outcome::Way> ways_;
   std::string& error_;
   std::map<const Port*, uint64_t> counts_;
-  std::vector<const Port*> ports_;
+  std::vector<Port*> ports_;
   std::vector<Part> parts_;
   std::vector<size_t> native_;
   Plan plan_;

@@ -25,8 +25,10 @@ using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset
 // One end of a lane with what belongs to it on this side.
 struct Port {
   LaneEnd* end = nullptr;
-  Staging* staging = nullptr;  // of a sender; null: none
-  // Of our own, for copies beside the application's: to the peer, and to the staging memory.
+  // Of a sender, made when it is first needed; null: there is none.
+  std::function<Staging*()> staging;
+  // Of our own, for copies beside the application's: to the peer, and to the staging memory. Made
+  // when they are first needed.
   Stream stream = nullptr;
   Stream staging_stream = nullptr;
   Event forked = nullptr;

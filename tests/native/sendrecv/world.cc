@@ -191,7 +191,7 @@ class World {
       };
       if (role == Role::kSender) {
         lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
-        port.staging = lane->staging.get();
+        port.staging = [staging = lane->staging.get()] { return staging; };
       }
     }
   }
