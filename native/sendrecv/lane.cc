@@ -10,13 +10,6 @@ constexpr int kNumberShift = 3;
 // Ahead of every number that is waited for, and not so far that it seems to lie behind.
 constexpr uint32_t kFarAhead = 1U << 30;
 
-// Nothing of the message that had the slot is still to come.
-bool IsOver(const Slot& slot, const Word& word) {
-  if (word.number == 0) return true;
-  if (!word.met) return false;
-  return word.verdict == Verdict::kNative || Reached(slot.done.load(), FlagValue(word.number));
-}
-
 }  // namespace
 
 Word Word::Of(uint64_t packed) {
@@ -29,11 +22,14 @@ uint64_t Word::Packed() const {
   return number << kNumberShift | static_cast<uint64_t>(verdict) | (met ? kMet : 0);
 }
 
-bool LaneEnd::HasRoom() {
-  const Slot& slot = NextSlot();
+bool IsOver(const Slot& slot) {
   const Word word = Word::Of(slot.word.load());
-  return word.number == next() || IsOver(slot, word) || broken();
+  if (word.number == 0 || word.verdict == Verdict::kClosed) return true;
+  if (!word.met) return false;
+  return word.verdict == Verdict::kNative || Reached(slot.done.load(), FlagValue(word.number));
 }
+
+bool LaneEnd::HasRoom() const { return Told() || IsOver(NextSlot()) || broken(); }
 
 bool LaneEnd::Told() const { return Word::Of(NextSlot().word.load()).number == next(); }
 

@@ -50,6 +50,9 @@ struct Slot {
   alignas(64) Flag done = 0;   // the bytes are
 };
 
+// Nothing of the message that had it last is still to come.
+bool IsOver(const Slot& slot);
+
 // In shared memory, all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
@@ -81,7 +84,7 @@ class LaneEnd {
 
   // The next message is about to be told of: its slot is free. False: the peer is a whole ring of
   // messages behind, or its GPU is.
-  bool HasRoom();
+  bool HasRoom() const;
   // Whether the other has told of it already.
   bool Told() const;
   // And, in a push, the receiver's stream is there.

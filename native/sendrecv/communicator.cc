@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/communicator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/content_hash.h"
+#include "sendrecv/say.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+uint64_t AgreementOf(const Options& options) {
+  return ContentHash(std::to_string(options.floor) + (options.dry_run ? " dry" : ""));
+}
+
+// Some message has been told of by one side at least, and is not over.
+bool HasOpen(const LaneMemory& lane) {
+  return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
+}
+
+// Another process's GPU may be out of sight; then mapping its memory will tell.
+bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
+  int count = 0;
+  std::optional<cu::Device> here;
+  std::optional<cu::Device> there;
+  if (api.DeviceGetCount(&count) != cu::kSuccess) return false;
+  for (int i = 0; i < count; ++i) {
+    cu::Device device = 0;
+    cu::Uuid uuid = {};
+    if (api.DeviceGet(&device, i) != cu::kSuccess) continue;
+    if (api.DeviceGetUuid(&uuid, device) != cu::kSuccess) continue;
+    if (std::memcmp(&uuid, &from, sizeof(uuid)) == 0) here = device;
+    if (std::memcmp(&uuid, &to, sizeof(uuid)) == 0) there = device;
+  }
+  if (!here || !there || *here == *there) return true;
+  int can = 0;
+  return api.DeviceCanAccessPeer(&can, *here, *there) == cu::kSuccess && can != 0;
+}
+
+}  // namespace
+
+struct Communicator::Peer {
+  // One direction.
+  struct Way {
+    Way(LaneMemory& lane, Role role) : end(lane, role) {}
+    LaneEnd end;
+    Port port;
+    // For staging.
+    DeviceAddress memory = 0;
+    bool refused = false;
+    std::unique_ptr<Staging> staging;
+  };
+
+  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind)
+      : place(at), imports(driver, card, mine, kind) {}
+
+  size_t place;
+  Imports imports;
+  std::array<std::unique_ptr<Way>, 2> ways;  // by our role
+};
+
+std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
+                                                 const Options& options, std::string* why) {
+  std::shared_ptr<Communicator> made(new Communicator(std::string(key), options));
+  made->api_ = cu::Open(why);
+  if (made->api_ == nullptr) return nullptr;
+  made->driver_ = CudaDriver::OfCurrent(*made->api_, why);
+  if (made->driver_ == nullptr) return nullptr;
+  made->segment_ = Segment::Open(key, why);
+  if (made->segment_ == nullptr) return nullptr;
+  const auto place = made->segment_->Join(why);
+  if (!place) return nullptr;
+  made->place_ = *place;
+  Card& card = made->segment_->memory().cards[*place];
+  card.rank.store(rank);
+  card.process = getpid();
+  card.context = reinterpret_cast<uint64_t>(made->driver_->context());
+  card.gpu = made->driver_->uuid();
+  card.agreement = AgreementOf(options);
+  made->offers_ = std::make_unique<Offers>(*made->driver_, card);
+  card.state.store(Card::kHere);
+  return made;
+}
+
+Communicator::~Communicator() {
+  if (segment_ != nullptr) Close();
+}
+
+void Communicator::Begin(int rank) {
+  segment_->Unlink();
+  rank_.store(rank);
+  segment_->memory().cards[place_].rank.store(rank);
+}
+
+int Communicator::RankAt(size_t place) {
+  const Card& card = segment_->memory().cards[place];
+  // Whoever split a communicator with us knows its rank in a moment, too.
+  while (card.rank.load() < 0 && card.state.load() == Card::kHere && segment_->Lives(place)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return card.rank.load();
+}
+
+std::unique_ptr<Communicator::Peer> Communicator::Meet(int rank) {
+  for (size_t place = 0; place < segment_->places(); ++place) {
+    if (segment_->memory().cards[place].state.load() == Card::kNobody) continue;
+    if (place != place_ && RankAt(place) == rank) return PeerAt(rank, place);
+  }
+  return nullptr;
+}
+
+std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place) {
+  Card& card = segment_->memory().cards[place];
+  const std::string who = "rank " + std::to_string(rank);
+  if (card.agreement != AgreementOf(options_)) {
+    Warn("NCCL carries all to and from " + who + ": its NCCLTUNE_SENDRECV settings are others");
+    return nullptr;
+  }
+  auto kind = Imports::Kind::kByHandle;
+  if (card.process == getpid()) {
+    const auto context = reinterpret_cast<cu::Context>(card.context);
+    kind = driver_->EnablePeer(context) ? Imports::Kind::kDirect : Imports::Kind::kNone;
+  } else if (!CanReach(*api_, driver_->uuid(), card.gpu)) {
+    kind = Imports::Kind::kNone;
+  }
+  if (kind == Imports::Kind::kNone) Info("no peer access to the GPU of " + who);
+  return std::make_unique<Peer>(place, *driver_, card, place_, kind);
+}
+
+Communicator::Peer* Communicator::FindPeer(int rank) {
+  const auto known = peers_.find(rank);
+  if (known != peers_.end()) return known->second.get();
+  return (peers_[rank] = Meet(rank)).get();
+}
+
+Port* Communicator::FindPort(int rank, Role role) {
+  Peer* const peer = FindPeer(rank);
+  if (peer == nullptr) return nullptr;
+  std::unique_ptr<Peer::Way>& way = peer->ways[static_cast<size_t>(role)];
+  if (way != nullptr) return &way->port;
+  const bool sends = role == Role::kSender;
+  bool failed = false;
+  LaneMemory* const memory =
+      segment_->Lane(*api_, sends ? place_ : peer->place, sends ? peer->place : place_, &failed);
+  if (memory == nullptr) {
+    // The peer has the same verdict, or none can go on.
+    if (failed) {
+      Break("no shared memory for the messages of rank " + std::to_string(rank));
+    } else {
+      Warn("NCCL carries all to and from rank " + std::to_string(rank) +
+           ": no shared memory that the GPU can reach");
+    }
+    return nullptr;
+  }
+  way = std::make_unique<Peer::Way>(*memory, role);
+  Peer::Way* const made = way.get();
+  made->port.end = &made->end;
+  made->port.resolve = [peer](uint64_t allocation, uint64_t offset) {
+    return peer->imports.Resolve(allocation, offset);
+  };
+  const std::string mine = "rank " + std::to_string(rank_.load());
+  const std::string other = "rank " + std::to_string(rank);
+  made->port.name = sends ? mine + " to " + other : other + " to " + mine;
+  made->port.staging = [this, made]() -> Staging* {
+    const uint64_t bytes = options_.policy.eager_limit;
+    if (made->staging == nullptr && !made->refused && bytes != 0) {
+      made->memory = driver_->Allocate(bytes);
+      made->refused = made->memory == 0;
+      if (made->refused) {
+        Warn("no memory for sends that come before their receives (" + std::to_string(bytes) +
+             " bytes): they wait for them");
+      } else {
+        made->staging = std::make_unique<Staging>(made->memory, bytes);
+      }
+    }
+    return made->staging.get();
+  };
+  const std::scoped_lock lock(lanes_mutex_);
+  lanes_.push_back({.memory = memory, .place = peer->place, .rank = rank});
+  return &made->port;
+}
+
+void Communicator::LookAt(int peer) { peers_.at(peer)->imports.Look(); }
+
+Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
+  return offers_->Find(address, bytes, peers_.at(peer)->place);
+}
+
+void Communicator::Used(Stream stream) {
+  Event& event = used_[stream];
+  if (event == nullptr) event = driver_->NewEvent();
+  if (event != nullptr) driver_->Record(event, stream);
+}
+
+bool Communicator::Tie(const std::vector<Stream>& streams) {
+  while (ties_.size() < streams.size()) {
+    ties_.push_back(driver_->NewEvent());
+    if (ties_.back() == nullptr) return false;
+  }
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (!driver_->Record(ties_[i], streams[i])) return false;
+  }
+  for (size_t i = 0; i < streams.size(); ++i) {
+    for (size_t k = 0; k < streams.size(); ++k) {
+      if (i != k && !driver_->WaitEvent(streams[i], ties_[k])) return false;
+    }
+  }
+  return true;
+}
+
+void Communicator::Close() {
+  const std::scoped_lock lock(mutex_);
+  // Waits, while Watch still ends what will never come.
+  for (const auto& [stream, event] : used_) {
+    if (event != nullptr) driver_->Synchronize(event);
+  }
+  for (const auto& [rank, peer] : peers_) {
+    if (peer == nullptr) continue;
+    for (const auto& way : peer->ways) {
+      if (way == nullptr) continue;
+      for (const Stream stream : {way->port.stream, way->port.staging_stream}) {
+        if (stream == nullptr) continue;
+        driver_->SynchronizeStream(stream);
+        driver_->DeleteStream(stream);
+      }
+      for (const Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
+        if (event != nullptr) driver_->DeleteEvent(event);
+      }
+      if (way->memory != 0) driver_->Free(way->memory);
+    }
+  }
+  for (const auto& [stream, event] : used_) {
+    if (event != nullptr) driver_->DeleteEvent(event);
+  }
+  for (const Event event : ties_) driver_->DeleteEvent(event);
+  used_.clear();
+  ties_.clear();
+  peers_.clear();
+  offers_.reset();
+  const std::scoped_lock lanes(lanes_mutex_);
+  lanes_.clear();
+  segment_->memory().cards[place_].state.store(Card::kLeft);
+  segment_.reset();
+}
+
+void Communicator::Break(const std::string& why) {
+  const std::scoped_lock lock(lanes_mutex_);
+  if (failure_.empty()) failure_ = why;
+  for (const UsedLane& lane : lanes_) LaneEnd(*lane.memory, Role::kSender).Break();
+}
+
+void Communicator::Watch() {
+  const std::scoped_lock lock(lanes_mutex_);
+  for (const UsedLane& lane : lanes_) {
+    if (lane.memory->broken.load() != 0 || segment_->Lives(lane.place)) continue;
+    const bool open = HasOpen(*lane.memory);
+    LaneEnd(*lane.memory, Role::kSender).Break();
+    // A rank may end without a word when all that it had to do is done.
+    if (open && failure_.empty()) {
+      failure_ = "the process of rank " + std::to_string(lane.rank) + " has ended";
+    }
+  }
+}
+
+std::string Communicator::Failure() {
+  const std::scoped_lock lock(lanes_mutex_);
+  if (!failure_.empty()) return failure_;
+  for (const UsedLane& lane : lanes_) {
+    if (lane.memory->broken.load() != 0 && segment_->Lives(lane.place)) {
+      failure_ = "rank " + std::to_string(lane.rank) + " has given the communicator up";
+      return failure_;
+    }
+  }
+  return "";
+}
+
+}  // namespace nccltune::sendrecv

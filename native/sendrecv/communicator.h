@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a rank has of a communicator beside NCCL's own: its card in the shared segment, and lanes to
+// the peers that are there, too.
+#ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_H_
+#define NCCLTUNE_SENDRECV_COMMUNICATOR_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "sendrecv/cuda_driver.h"
+#include "sendrecv/group.h"
+#include "sendrecv/segment.h"
+#include "sendrecv/shares.h"
+
+namespace nccltune::sendrecv {
+
+// What ranks must have alike, or NCCL carries all between them.
+struct Options {
+  uint64_t floor = uint64_t{256} << 10;  // below, messages are not even counted
+  uint64_t from = uint64_t{2} << 20;     // the copy engine's
+  Policy policy;
+  bool dry_run = false;
+};
+
+class Communicator {
+ public:
+  // Before NCCL makes the communicator, on the context that it will use. `key`: see Segment.
+  // `rank`: -1 where it is not known yet. Null: NCCL carries all, and `why` says why.
+  static std::shared_ptr<Communicator> Join(std::string_view key, int rank, const Options& options,
+                                            std::string* why);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // NCCL has made it, so that every rank has joined that ever will.
+  void Begin(int rank);
+
+  // One at a time.
+  std::mutex& mutex() { return mutex_; }
+
+  // The lane to a peer, or from it; null: NCCL carries all. Under the mutex, as what follows.
+  struct Peer;
+  Port* FindPort(int peer, Role role);
+  // Maps what the peer has offered meanwhile.
+  void LookAt(int peer);
+  Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
+  // So that Close knows what to wait for.
+  void Used(Stream stream);
+  // Each of the streams waits for what the others have so far.
+  bool Tie(const std::vector<Stream>& streams);
+
+  // All of it has run, waits end if a peer does, and memory is given back. Not `waiting`: after an
+  // abort.
+  void Close();
+
+  // From any thread, at once. All waits end, on both sides.
+  void Break(const std::string& why);
+  // From any thread. Ends what waits for peers whose processes have ended.
+  void Watch();
+  // Why it is of no use any more; empty: it is.
+  std::string Failure();
+
+  CudaDriver& driver() { return *driver_; }
+  const Options& options() const { return options_; }
+  const std::string& key() const { return key_; }
+  int rank() const { return rank_.load(); }
+  // Of the next communicator that is made from this one, which all its ranks count alike.
+  uint64_t NextChild() { return children_++; }
+
+ private:
+  Communicator(std::string key, const Options& options) : key_(std::move(key)), options_(options) {}
+
+  std::unique_ptr<Peer> Meet(int rank);
+  std::unique_ptr<Peer> PeerAt(int rank, size_t place);
+  Peer* FindPeer(int rank);
+  int RankAt(size_t place);
+
+  const std::string key_;
+  const Options options_;
+  const cu::Api* api_ = nullptr;
+  std::unique_ptr<CudaDriver> driver_;
+  std::shared_ptr<Segment> segment_;
+  size_t place_ = 0;
+  std::unique_ptr<Offers> offers_;
+  std::atomic<int> rank_ = -1;
+  std::atomic<uint64_t> children_ = 0;
+
+  std::mutex mutex_;
+  std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
+  std::map<Stream, Event> used_;
+  std::vector<Event> ties_;
+
+  std::mutex lanes_mutex_;
+  struct UsedLane {
+    LaneMemory* memory = nullptr;
+    size_t place = 0;
+    int rank = -1;
+  };
+  std::vector<UsedLane> lanes_;
+  std::string failure_;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_COMMUNICATOR_H_

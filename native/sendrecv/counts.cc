@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/counts.h"
+
+#include <string_view>
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords = {
+    "copy engine, pushed",
+    "copy engine, pulled",
+    "copy engine, staged",
+    "NCCL: small",
+    "NCCL: rank of another host, or that is not able",
+    "NCCL: sent before it was received",
+    "NCCL: decided by the peer",
+    "NCCL: captured in a graph, or behind one that is",
+    "NCCL: memory cannot be shared",
+    "NCCL: not memory of one allocation on the GPU",
+    "NCCL: memory not mapped by the peer yet",
+    "NCCL: memory that the peer cannot map",
+    "NCCL: more allocations than can be shared",
+    "NCCL: dry run, a copy engine would have carried it",
+};
+
+}  // namespace
+
+void Counts::Add(Way way, uint64_t bytes) {
+  Counter& counter = counters_[static_cast<size_t>(way)];
+  counter.messages.fetch_add(1, std::memory_order_relaxed);
+  counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+Counts::Both Counts::Of(Way way) const {
+  const Counter& counter = counters_[static_cast<size_t>(way)];
+  return {.messages = counter.messages.load(std::memory_order_relaxed),
+          .bytes = counter.bytes.load(std::memory_order_relaxed)};
+}
+
+std::string Counts::Words() const {
+  std::string words;
+  for (size_t i = 0; i < counters_.size(); ++i) {
+    const Both both = Of(static_cast<Way>(i));
+    if (both.messages == 0) continue;
+    words += std::string(kWords[i]) + ": " + std::to_string(both.messages) + " messages, " +
+             std::to_string(both.bytes) + " bytes\n";
+  }
+  return words;
+}
+
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How messages went, and why NCCL carried those that it did. Of a process, from any thread.
+#ifndef NCCLTUNE_SENDRECV_COUNTS_H_
+#define NCCLTUNE_SENDRECV_COUNTS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace nccltune::sendrecv {
+
+enum class Way : uint8_t {
+  // By a copy engine.
+  kPushed,
+  kPulled,
+  kStaged,
+  // By NCCL.
+  kSmall,      // below the size from which on a copy engine is faster
+  kElsewhere,  // to a rank of another host, or that is not able
+  kEager,      // sent before it is received, and small enough for NCCL's buffers
+  kPeer,       // the peer decided
+  kCaptured,   // of a graph, or behind one
+  kUnshared,   // memory without a handle
+  kNoMemory,   // no allocation of this process on the GPU
+  kNotYet,     // the peer has not mapped the memory yet
+  kRefused,    // the peer could not map it
+  kNoRoom,     // too many allocations
+  kDry,        // a dry run: a copy engine would have had it
+  kCount,
+};
+
+class Counts {
+ public:
+  struct Both {
+    uint64_t messages = 0;
+    uint64_t bytes = 0;
+  };
+
+  void Add(Way way, uint64_t bytes);
+  Both Of(Way way) const;
+
+  // A line for each way that was taken; empty: none was.
+  std::string Words() const;
+
+ private:
+  struct Counter {
+    std::atomic<uint64_t> messages = 0;
+    std::atomic<uint64_t> bytes = 0;
+  };
+  std::array<Counter, static_cast<size_t>(Way::kCount)> counters_;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_COUNTS_H_

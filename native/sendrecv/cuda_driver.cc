@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/cuda_driver.h"
+
+#include <array>
+
+#include "sendrecv/say.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+// With unified addressing and CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM the GPU sees a flag where the
+// CPU does.
+cu::Pointer AddressOf(const Flag& flag) { return reinterpret_cast<cu::Pointer>(&flag); }
+
+bool Has(const cu::Api& api, cu::Device device, int attribute) {
+  int value = 0;
+  return api.DeviceGetAttribute(&value, attribute, device) == cu::kSuccess && value != 0;
+}
+
+// What the GPU lacks; empty: nothing.
+std::string Lacks(const cu::Api& api, cu::Device device) {
+  if (!Has(api, device, cu::kUnifiedAddressing)) return "no unified addressing";
+  if (!Has(api, device, cu::kHostRegister)) return "host memory cannot be registered";
+  if (!Has(api, device, cu::kHostPointerForRegistered)) {
+    return "registered host memory has another address on the GPU";
+  }
+  return "";
+}
+
+}  // namespace
+
+InContext::InContext(const cu::Api& api, cu::Context context) : api_(api) {
+  cu::Context current = nullptr;
+  if (api_.CtxGetCurrent(&current) == cu::kSuccess && current == context) return;
+  pushed_ = api_.CtxPushCurrent(context) == cu::kSuccess;
+}
+
+InContext::~InContext() {
+  cu::Context popped = nullptr;
+  if (pushed_) api_.CtxPopCurrent(&popped);
+}
+
+std::unique_ptr<CudaDriver> CudaDriver::OfCurrent(const cu::Api& api, std::string* why) {
+  cu::Context context = nullptr;
+  cu::Device device = 0;
+  cu::Result result = api.Init(0);
+  if (result == cu::kSuccess) result = api.CtxGetCurrent(&context);
+  // The runtime's device before anything was called on it.
+  if (result == cu::kSuccess && context == nullptr) {
+    result = api.DevicePrimaryCtxRetain(&context, 0);
+  }
+  if (result != cu::kSuccess) {
+    *why = "CUDA is not there: " + cu::NameOf(api, result);
+    return nullptr;
+  }
+  const InContext in(api, context);
+  cu::Uuid uuid = {};
+  result = api.CtxGetDevice(&device);
+  if (result == cu::kSuccess) result = api.DeviceGetUuid(&uuid, device);
+  *why = result == cu::kSuccess ? Lacks(api, device) : cu::NameOf(api, result);
+  if (!why->empty()) return nullptr;
+  return std::unique_ptr<CudaDriver>(new CudaDriver(api, context, uuid));
+}
+
+bool CudaDriver::Well(cu::Result result) const {
+  if (result == cu::kSuccess) return true;
+  Warn("CUDA refused an operation: " + cu::NameOf(api_, result));
+  return false;
+}
+
+Stream CudaDriver::NewStream() {
+  const InContext in(api_, context_);
+  cu::Stream stream = nullptr;
+  return Well(api_.StreamCreate(&stream, cu::kStreamNonBlocking)) ? stream : nullptr;
+}
+
+void CudaDriver::DeleteStream(Stream stream) {
+  const InContext in(api_, context_);
+  Well(api_.StreamDestroy(stream));
+}
+
+Event CudaDriver::NewEvent() {
+  const InContext in(api_, context_);
+  cu::Event event = nullptr;
+  return Well(api_.EventCreate(&event, cu::kEventDisableTiming)) ? event : nullptr;
+}
+
+void CudaDriver::DeleteEvent(Event event) {
+  const InContext in(api_, context_);
+  Well(api_.EventDestroy(event));
+}
+
+bool CudaDriver::Record(Event event, Stream stream) {
+  const InContext in(api_, context_);
+  return Well(api_.EventRecord(event, stream));
+}
+
+bool CudaDriver::WaitEvent(Stream stream, Event event) {
+  const InContext in(api_, context_);
+  return Well(api_.StreamWaitEvent(stream, event, 0));
+}
+
+bool CudaDriver::Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) {
+  const InContext in(api_, context_);
+  return Well(api_.MemcpyDtoDAsync(to, from, bytes, stream));
+}
+
+bool CudaDriver::WriteValue(Stream stream, Flag& flag, uint32_t value) {
+  const InContext in(api_, context_);
+  // By default behind a fence for the whole system: bytes before flags.
+  return Well(api_.StreamWriteValue32(stream, AddressOf(flag), value, 0));
+}
+
+bool CudaDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
+  const InContext in(api_, context_);
+  return Well(api_.StreamWaitValue32(stream, AddressOf(flag), value, cu::kWaitGreaterOrEqual));
+}
+
+bool CudaDriver::Capturing(Stream stream) {
+  const InContext in(api_, context_);
+  int status = cu::kCaptureNone;
+  // The legacy stream refuses to say while another one is under capture.
+  return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
+}
+
+void CudaDriver::SynchronizeStream(Stream stream) {
+  const InContext in(api_, context_);
+  Well(api_.StreamSynchronize(stream));
+}
+
+void CudaDriver::Synchronize(Event event) {
+  const InContext in(api_, context_);
+  Well(api_.EventSynchronize(event));
+}
+
+std::optional<Allocation> CudaDriver::Find(DeviceAddress address) const {
+  const InContext in(api_, context_);
+  unsigned type = 0;
+  unsigned managed = 0;
+  unsigned legacy = 0;
+  int device = -1;
+  cu::Pointer base = 0;
+  size_t bytes = 0;
+  unsigned long long id = 0;
+  const std::array<int, 7> attributes = {cu::kMemoryType,    cu::kIsManaged,  cu::kLegacyIpc,
+                                         cu::kDeviceOrdinal, cu::kRangeStart, cu::kRangeSize,
+                                         cu::kBufferId};
+  std::array<void*, 7> values = {&type, &managed, &legacy, &device, &base, &bytes, &id};
+  const cu::Result result =
+      api_.PointerGetAttributes(attributes.size(), attributes.data(), values.data(), address);
+  if (result != cu::kSuccess || type != cu::kDeviceMemory || managed != 0 || base == 0) return {};
+  return Allocation{
+      .base = base, .bytes = bytes, .id = id, .device = device, .shareable = legacy != 0};
+}
+
+DeviceAddress CudaDriver::Allocate(uint64_t bytes) {
+  const InContext in(api_, context_);
+  cu::Pointer address = 0;
+  return api_.MemAlloc(&address, bytes) == cu::kSuccess ? address : 0;
+}
+
+void CudaDriver::Free(DeviceAddress address) {
+  const InContext in(api_, context_);
+  Well(api_.MemFree(address));
+}
+
+bool CudaDriver::Export(const Allocation& allocation, cu::IpcMemory* handle) const {
+  const InContext in(api_, context_);
+  return api_.IpcGetMemHandle(handle, allocation.base) == cu::kSuccess;
+}
+
+DeviceAddress CudaDriver::Import(const cu::IpcMemory& handle) const {
+  const InContext in(api_, context_);
+  cu::Pointer address = 0;
+  const cu::Result result = api_.IpcOpenMemHandle(&address, handle, cu::kIpcLazyPeerAccess);
+  return result == cu::kSuccess ? address : 0;
+}
+
+void CudaDriver::CloseImport(DeviceAddress base) const {
+  const InContext in(api_, context_);
+  Well(api_.IpcCloseMemHandle(base));
+}
+
+bool CudaDriver::EnablePeer(cu::Context peer) const {
+  if (peer == context_) return true;
+  const InContext in(api_, context_);
+  const cu::Result result = api_.CtxEnablePeerAccess(peer, 0);
+  return result == cu::kSuccess || result == cu::kPeerAccessEnabled;
+}
+
+Pinned::Pinned(const cu::Api& api, void* memory, size_t bytes) : api_(api) {
+  const cu::Result result =
+      api_.MemHostRegister(memory, bytes, cu::kHostPortable | cu::kHostDeviceMap);
+  if (result == cu::kSuccess) memory_ = memory;
+}
+
+Pinned::~Pinned() {
+  if (memory_ != nullptr) api_.MemHostUnregister(memory_);
+}
+
+}  // namespace nccltune::sendrecv
