@@ -19,7 +19,9 @@ constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
-constexpr std::array<Setting, 13> kSettings = {{
+constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
+
+constexpr std::array<Setting, 15> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -86,6 +88,16 @@ constexpr std::array<Setting, 13> kSettings = {{
      "Large sends without a copy in the kernel. auto: tried on each TCP connection, kept where the "
      "kernel does not copy all the same.",
      kAutoSwitchWords},
+    {"NCCLTUNE_SENDRECV", "0|1|verify|dry-run", "0",
+     "Sends and receives by the GPUs' copy engines. verify: sums of the bytes are compared as "
+     "well; "
+     "dry-run: what would be done is decided, and NCCL does all; 0: nothing.",
+     kSendrecvWords},
+    {"NCCLTUNE_SENDRECV_NCCL",
+     "path",
+     "",
+     "The NCCL that nccltune's library stands before. Not set: it is found.",
+     {}},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }

@@ -30,6 +30,8 @@ enum class SettingId {
   kNetTimeout,
   kNetPorts,
   kNetZeroCopy,
+  kSendrecv,
+  kSendrecvNccl,
 };
 
 // What a setting of numbers may be.

@@ -61,14 +61,38 @@ struct Communicator::Peer {
   Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind)
       : place(at), imports(driver, card, mine, kind) {}
 
+  bool IsOver(CudaDriver& driver) const {
+    return std::ranges::all_of(ways, [&](const std::unique_ptr<Way>& way) {
+      return way == nullptr ||
+             ((way->port.stream == nullptr || driver.IsOver(way->port.stream)) &&
+              (way->port.staging_stream == nullptr || driver.IsOver(way->port.staging_stream)));
+    });
+  }
+
+  void GiveBack(CudaDriver* driver) const {
+    for (const std::unique_ptr<Way>& way : ways) {
+      if (way == nullptr) continue;
+      for (const Stream stream : {way->port.stream, way->port.staging_stream}) {
+        if (stream != nullptr) driver->DeleteStream(stream);
+      }
+      for (const Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
+        if (event != nullptr) driver->DeleteEvent(event);
+      }
+      if (way->memory != 0) driver->Free(way->memory);
+    }
+  }
+
   size_t place;
   Imports imports;
   std::array<std::unique_ptr<Way>, 2> ways;  // by our role
 };
 
+Communicator::Communicator(std::string_view key, const Options& options)
+    : key_(key), options_(options) {}
+
 std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
                                                  const Options& options, std::string* why) {
-  std::shared_ptr<Communicator> made(new Communicator(std::string(key), options));
+  std::shared_ptr<Communicator> made(new Communicator(key, options));
   made->api_ = cu::Open(why);
   if (made->api_ == nullptr) return nullptr;
   made->driver_ = CudaDriver::OfCurrent(*made->api_, why);
@@ -89,8 +113,9 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   return made;
 }
 
+// NCCL did not make it, or it was closed.
 Communicator::~Communicator() {
-  if (segment_ != nullptr) Close();
+  if (segment_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
 }
 
 void Communicator::Begin(int rank) {
@@ -140,11 +165,11 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
   return (peers_[rank] = Meet(rank)).get();
 }
 
-Port* Communicator::FindPort(int rank, Role role) {
+Port* Communicator::FindPort(int rank, Role role, bool make) {
   Peer* const peer = FindPeer(rank);
   if (peer == nullptr) return nullptr;
   std::unique_ptr<Peer::Way>& way = peer->ways[static_cast<size_t>(role)];
-  if (way != nullptr) return &way->port;
+  if (way != nullptr || !make) return way == nullptr ? nullptr : &way->port;
   const bool sends = role == Role::kSender;
   bool failed = false;
   LaneMemory* const memory =
@@ -215,26 +240,27 @@ bool Communicator::Tie(const std::vector<Stream>& streams) {
   return true;
 }
 
-void Communicator::Close() {
-  const std::scoped_lock lock(mutex_);
-  // Waits, while Watch still ends what will never come.
-  for (const auto& [stream, event] : used_) {
-    if (event != nullptr) driver_->Synchronize(event);
-  }
+bool Communicator::EverythingIsOver() {
+  const bool used = std::ranges::all_of(used_, [&](const auto& each) {
+    return each.second == nullptr || driver_->HasHappened(each.second);
+  });
+  return used && std::ranges::all_of(peers_, [&](const auto& each) {
+           return each.second == nullptr || each.second->IsOver(*driver_);
+         });
+}
+
+bool Communicator::IsOver() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && (segment_ == nullptr || EverythingIsOver());
+}
+
+bool Communicator::Close() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  if (segment_ == nullptr) return true;
+  if (!EverythingIsOver()) return false;
   for (const auto& [rank, peer] : peers_) {
-    if (peer == nullptr) continue;
-    for (const auto& way : peer->ways) {
-      if (way == nullptr) continue;
-      for (const Stream stream : {way->port.stream, way->port.staging_stream}) {
-        if (stream == nullptr) continue;
-        driver_->SynchronizeStream(stream);
-        driver_->DeleteStream(stream);
-      }
-      for (const Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
-        if (event != nullptr) driver_->DeleteEvent(event);
-      }
-      if (way->memory != 0) driver_->Free(way->memory);
-    }
+    if (peer != nullptr) peer->GiveBack(driver_.get());
   }
   for (const auto& [stream, event] : used_) {
     if (event != nullptr) driver_->DeleteEvent(event);
@@ -248,37 +274,46 @@ void Communicator::Close() {
   lanes_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);
   segment_.reset();
+  return true;
+}
+
+void Communicator::Fail(const std::string& why) {
+  if (failure_.empty()) failure_ = why;
 }
 
 void Communicator::Break(const std::string& why) {
   const std::scoped_lock lock(lanes_mutex_);
-  if (failure_.empty()) failure_ = why;
+  Fail(why);
   for (const UsedLane& lane : lanes_) LaneEnd(*lane.memory, Role::kSender).Break();
 }
 
 void Communicator::Watch() {
   const std::scoped_lock lock(lanes_mutex_);
+  if (segment_ == nullptr) return;
   for (const UsedLane& lane : lanes_) {
     if (lane.memory->broken.load() != 0 || segment_->Lives(lane.place)) continue;
+    gone_ = "the process of rank " + std::to_string(lane.rank) + " has ended";
     const bool open = HasOpen(*lane.memory);
     LaneEnd(*lane.memory, Role::kSender).Break();
     // A rank may end without a word when all that it had to do is done.
-    if (open && failure_.empty()) {
-      failure_ = "the process of rank " + std::to_string(lane.rank) + " has ended";
-    }
+    if (open) Fail(gone_);
   }
 }
 
 std::string Communicator::Failure() {
-  const std::scoped_lock lock(lanes_mutex_);
-  if (!failure_.empty()) return failure_;
-  for (const UsedLane& lane : lanes_) {
-    if (lane.memory->broken.load() != 0 && segment_->Lives(lane.place)) {
-      failure_ = "rank " + std::to_string(lane.rank) + " has given the communicator up";
-      return failure_;
+  std::string gone;
+  {
+    const std::scoped_lock lock(lanes_mutex_);
+    for (const UsedLane& lane : lanes_) {
+      if (!failure_.empty()) break;
+      if (lane.memory->broken.load() == 0 || !segment_->Lives(lane.place)) continue;
+      Fail("rank " + std::to_string(lane.rank) + " has given the communicator up");
     }
+    if (!failure_.empty() || gone_.empty()) return failure_;
+    gone = gone_;
   }
-  return "";
+  // NCCL may wait for it for ever.
+  return IsOver() ? "" : gone;
 }
 
 }  // namespace nccltune::sendrecv

@@ -48,24 +48,27 @@ class Communicator {
 
   // The lane to a peer, or from it; null: NCCL carries all. Under the mutex, as what follows.
   struct Peer;
-  Port* FindPort(int peer, Role role);
+  // `make`: where there is none yet.
+  Port* FindPort(int peer, Role role, bool make);
   // Maps what the peer has offered meanwhile.
   void LookAt(int peer);
   Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
-  // So that Close knows what to wait for.
+  // So that it is known when all is over.
   void Used(Stream stream);
   // Each of the streams waits for what the others have so far.
   bool Tie(const std::vector<Stream>& streams);
 
-  // All of it has run, waits end if a peer does, and memory is given back. Not `waiting`: after an
-  // abort.
-  void Close();
+  // Gives everything back; false: something of it still runs, or somebody is in a call. Never
+  // waits.
+  bool Close();
+  // All that was enqueued for it has run.
+  bool IsOver();
 
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
   // From any thread. Ends what waits for peers whose processes have ended.
   void Watch();
-  // Why it is of no use any more; empty: it is.
+  // Why it is of no use any more; empty: it is. From any thread.
   std::string Failure();
 
   CudaDriver& driver() { return *driver_; }
@@ -76,12 +79,14 @@ class Communicator {
   uint64_t NextChild() { return children_++; }
 
  private:
-  Communicator(std::string key, const Options& options) : key_(std::move(key)), options_(options) {}
+  Communicator(std::string_view key, const Options& options);
 
   std::unique_ptr<Peer> Meet(int rank);
   std::unique_ptr<Peer> PeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
+  bool EverythingIsOver();
+  void Fail(const std::string& why);
 
   const std::string key_;
   const Options options_;
@@ -106,6 +111,7 @@ class Communicator {
   };
   std::vector<UsedLane> lanes_;
   std::string failure_;
+  std::string gone_;  // a peer's process has ended
 };
 
 }  // namespace nccltune::sendrecv

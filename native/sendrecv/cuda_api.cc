@@ -53,7 +53,7 @@ Opened OpenOnce() {
   reader.Read("cuCtxEnablePeerAccess", &api.CtxEnablePeerAccess);
   reader.Read("cuStreamCreate", &api.StreamCreate);
   reader.Read("cuStreamDestroy_v2", &api.StreamDestroy);
-  reader.Read("cuStreamSynchronize", &api.StreamSynchronize);
+  reader.Read("cuStreamQuery", &api.StreamQuery);
   reader.Read("cuStreamIsCapturing", &api.StreamIsCapturing);
   reader.Read("cuStreamWaitEvent", &api.StreamWaitEvent);
   reader.Read("cuStreamWaitValue32_v2", &api.StreamWaitValue32);
@@ -61,7 +61,7 @@ Opened OpenOnce() {
   reader.Read("cuEventCreate", &api.EventCreate);
   reader.Read("cuEventDestroy_v2", &api.EventDestroy);
   reader.Read("cuEventRecord", &api.EventRecord);
-  reader.Read("cuEventSynchronize", &api.EventSynchronize);
+  reader.Read("cuEventQuery", &api.EventQuery);
   reader.Read("cuMemcpyDtoDAsync_v2", &api.MemcpyDtoDAsync);
   reader.Read("cuMemAlloc_v2", &api.MemAlloc);
   reader.Read("cuMemFree_v2", &api.MemFree);

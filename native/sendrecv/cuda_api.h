@@ -14,9 +14,8 @@ namespace nccltune::sendrecv::cu {
 // CUresult, as far as it is told apart.
 using Result = int;
 inline constexpr Result kSuccess = 0;
-inline constexpr Result kAlreadyRegistered = 712;  // CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+inline constexpr Result kNotReady = 600;           // CUDA_ERROR_NOT_READY
 inline constexpr Result kPeerAccessEnabled = 704;  // CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
-inline constexpr Result kAlreadyMapped = 208;      // CUDA_ERROR_ALREADY_MAPPED
 
 using Device = int;                     // CUdevice
 using Context = struct OpaqueContext*;  // CUcontext
@@ -69,7 +68,7 @@ struct Api {
   Result (*CtxEnablePeerAccess)(Context peer, unsigned flags);
   Result (*StreamCreate)(Stream* stream, unsigned flags);
   Result (*StreamDestroy)(Stream stream);
-  Result (*StreamSynchronize)(Stream stream);
+  Result (*StreamQuery)(Stream stream);
   Result (*StreamIsCapturing)(Stream stream, int* status);
   Result (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
   Result (*StreamWaitValue32)(Stream stream, Pointer address, uint32_t value, unsigned flags);
@@ -77,7 +76,7 @@ struct Api {
   Result (*EventCreate)(Event* event, unsigned flags);
   Result (*EventDestroy)(Event event);
   Result (*EventRecord)(Event event, Stream stream);
-  Result (*EventSynchronize)(Event event);
+  Result (*EventQuery)(Event event);
   Result (*MemcpyDtoDAsync)(Pointer to, Pointer from, size_t bytes, Stream stream);
   Result (*MemAlloc)(Pointer* address, size_t bytes);
   Result (*MemFree)(Pointer address);

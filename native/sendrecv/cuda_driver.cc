@@ -40,14 +40,23 @@ InContext::~InContext() {
   if (pushed_) api_.CtxPopCurrent(&popped);
 }
 
+cu::Context PrimaryContext(const cu::Api& api, int device) {
+  cu::Device number = 0;
+  cu::Context context = nullptr;
+  if (api.Init(0) != cu::kSuccess || api.DeviceGet(&number, device) != cu::kSuccess) return nullptr;
+  return api.DevicePrimaryCtxRetain(&context, number) == cu::kSuccess ? context : nullptr;
+}
+
 std::unique_ptr<CudaDriver> CudaDriver::OfCurrent(const cu::Api& api, std::string* why) {
   cu::Context context = nullptr;
   cu::Device device = 0;
   cu::Result result = api.Init(0);
   if (result == cu::kSuccess) result = api.CtxGetCurrent(&context);
   // The runtime's device before anything was called on it.
+  if (result == cu::kSuccess && context == nullptr) context = PrimaryContext(api, 0);
   if (result == cu::kSuccess && context == nullptr) {
-    result = api.DevicePrimaryCtxRetain(&context, 0);
+    *why = "there is no GPU";
+    return nullptr;
   }
   if (result != cu::kSuccess) {
     *why = "CUDA is not there: " + cu::NameOf(api, result);
@@ -123,14 +132,15 @@ bool CudaDriver::Capturing(Stream stream) {
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
 }
 
-void CudaDriver::SynchronizeStream(Stream stream) {
+// An error of the context is no reason to wait on.
+bool CudaDriver::IsOver(Stream stream) {
   const InContext in(api_, context_);
-  Well(api_.StreamSynchronize(stream));
+  return api_.StreamQuery(stream) != cu::kNotReady;
 }
 
-void CudaDriver::Synchronize(Event event) {
+bool CudaDriver::HasHappened(Event event) {
   const InContext in(api_, context_);
-  Well(api_.EventSynchronize(event));
+  return api_.EventQuery(event) != cu::kNotReady;
 }
 
 std::optional<Allocation> CudaDriver::Find(DeviceAddress address) const {

@@ -28,6 +28,9 @@ class InContext {
   bool pushed_ = false;
 };
 
+// The one of CUDA's runtime, kept for good. Null: there is none.
+cu::Context PrimaryContext(const cu::Api& api, int device);
+
 // An allocation as CUDA knows it.
 struct Allocation {
   cu::Pointer base = 0;
@@ -54,9 +57,9 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
-  // Waits on the calling thread.
-  void SynchronizeStream(Stream stream);
-  void Synchronize(Event event);
+  // All that was enqueued, or was before the event was recorded, has run.
+  bool IsOver(Stream stream);
+  bool HasHappened(Event event);
 
   // Of a GPU's memory; nothing for any other.
   std::optional<Allocation> Find(DeviceAddress address) const;

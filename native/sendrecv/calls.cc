@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/calls.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "sendrecv/say.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a group looks for receivers before it decides without them.
+constexpr auto kMoment = std::chrono::microseconds(50);
+
+Way WayOf(Reach reach) {
+  switch (reach) {
+    case Reach::kReached:
+      return Way::kPushed;
+    case Reach::kNotYet:
+      return Way::kNotYet;
+    case Reach::kNever:
+      return Way::kRefused;
+    case Reach::kUnshared:
+      return Way::kUnshared;
+    case Reach::kNoRoom:
+      return Way::kNoRoom;
+    case Reach::kNoMemory:
+      break;
+  }
+  return Way::kNoMemory;
+}
+
+class Run {
+ public:
+  Run(const CallGroup& group, const Native& native, Counts* counts)
+      : group_(group), native_(native), counts_(counts) {}
+
+  nccl::Result Go() {
+    for (const Call& call : group_.calls) Add(&communicators_, call.communicator.get());
+    // Whoever has several at once takes them in one order.
+    std::ranges::sort(communicators_, std::less<>());
+    std::vector<std::unique_lock<std::mutex>> locks;
+    for (Communicator* each : communicators_) locks.emplace_back(each->mutex());
+
+    Prepare();
+    for (Communicator* each : communicators_) {
+      const std::string failure = each->Failure();
+      if (!failure.empty()) return Fail(failure, abi::kRemoteError);
+    }
+    const std::string trouble = Enqueue();
+    if (!trouble.empty()) return Fail(trouble, abi::kInvalidUsage);
+    // NCCL refused.
+    if (result_ != abi::kSuccess) return result_;
+    for (size_t i = 0; i < batches_.size(); ++i) owners_[i]->Used(batches_[i].stream);
+    return result_;
+  }
+
+ private:
+  template <typename T>
+  static size_t Add(std::vector<T>* all, T one) {
+    const auto found = std::ranges::find(*all, one);
+    const auto index = static_cast<size_t>(found - all->begin());
+    if (found == all->end()) all->push_back(one);
+    return index;
+  }
+
+  static Port* PortOf(const Call& call) {
+    Communicator& communicator = *call.communicator;
+    // Lanes begin with the first message that needs one, on both sides.
+    return communicator.FindPort(call.peer, call.role,
+                                 call.bytes() >= communicator.options().floor);
+  }
+
+  void Prepare() {
+    std::vector<std::pair<Communicator*, int>> looked;
+    for (size_t turn = 0; turn < group_.calls.size(); ++turn) {
+      const Call& call = group_.calls[turn];
+      Communicator& communicator = *call.communicator;
+      Port* const port = PortOf(call);
+      if (port == nullptr) {
+        without_.push_back(turn);
+        const bool small = call.bytes() < communicator.options().floor;
+        counts_->Add(small ? Way::kSmall : Way::kElsewhere, call.bytes());
+        continue;
+      }
+      const auto peer = std::pair(&communicator, call.peer);
+      if (Add(&looked, peer) + 1 == looked.size()) communicator.LookAt(call.peer);
+      const size_t batch = BatchOf(call);
+      batches_[batch].messages.push_back(MessageOf(call, port, turn, batch));
+    }
+  }
+
+  size_t BatchOf(const Call& call) {
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) return i;
+    }
+    owners_.push_back(call.communicator.get());
+    ways_.emplace_back();
+    captured_.push_back(call.communicator->driver().Capturing(call.stream));
+    batches_.push_back(
+        {.messages = {}, .stream = call.stream, .driver = &call.communicator->driver()});
+    return batches_.size() - 1;
+  }
+
+  Message MessageOf(const Call& call, Port* port, size_t turn, size_t batch) {
+    Communicator& communicator = *call.communicator;
+    Message message = {.port = port,
+                       .turn = turn,
+                       .address = reinterpret_cast<DeviceAddress>(call.buffer),
+                       .bytes = call.bytes()};
+    message.small = message.bytes < communicator.options().floor;
+    message.captured = captured_[batch];
+    Way way = Way::kPushed;
+    if (message.small || message.bytes < communicator.options().from) {
+      way = Way::kSmall;
+    } else if (message.captured) {
+      way = Way::kCaptured;
+    } else {
+      const Found found = communicator.FindShare(call.peer, message.address, message.bytes);
+      message.allocation = found.number;
+      message.offset = found.offset;
+      way = WayOf(found.reach);
+      if (way == Way::kPushed && communicator.options().dry_run) way = Way::kDry;
+    }
+    message.possible = way == Way::kPushed;
+    ways_[batch].push_back(way);
+    return message;
+  }
+
+  // Empty: well.
+  std::string Enqueue() {
+    Clock::time_point until;
+    const Surroundings surroundings = {
+        .policy = communicators_.front()->options().policy,
+        .moment =
+            [&] {
+              if (until == Clock::time_point()) until = Clock::now() + kMoment;
+              return Clock::now() < until;
+            },
+        .pause = [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); },
+        .others = group_.others || !without_.empty(),
+        .native =
+            [&](const std::vector<std::vector<size_t>>& messages) {
+              result_ = CallNative(messages);
+              return result_ == abi::kSuccess;
+            },
+    };
+    if (!Tie()) return "CUDA refused an event";
+    const Outcome outcome = RunGroup(batches_, surroundings);
+    Count(outcome);
+    if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
+    return result_ == abi::kSuccess && !Tie() ? "CUDA refused an event" : "";
+  }
+
+  // NCCL makes all streams of a communicator in a group wait for each other.
+  bool Tie() {
+    return std::ranges::all_of(communicators_, [&](Communicator* communicator) {
+      std::vector<Stream> streams;
+      for (size_t i = 0; i < batches_.size(); ++i) {
+        if (owners_[i] == communicator) streams.push_back(batches_[i].stream);
+      }
+      return streams.size() < 2 || communicator->Tie(streams);
+    });
+  }
+
+  nccl::Result CallNative(const std::vector<std::vector<size_t>>& messages) {
+    called_ = true;
+    std::vector<size_t> turns = without_;
+    for (size_t batch = 0; batch < messages.size(); ++batch) {
+      for (const size_t i : messages[batch]) {
+        turns.push_back(batches_[batch].messages[i].turn);
+      }
+    }
+    std::ranges::sort(turns);
+    nccl::Result result = abi::kSuccess;
+    for (const size_t turn : turns) {
+      const Call& call = group_.calls[turn];
+      const nccl::Result called =
+          call.role == Role::kSender
+              ? native_.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
+              : native_.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
+      if (called != abi::kSuccess && called != abi::kInProgress) result = called;
+    }
+    if (!group_.grouped) return result;
+    const nccl::Result ended = native_.GroupEnd();
+    return result == abi::kSuccess ? ended : result;
+  }
+
+  void Count(const Outcome& outcome) {
+    for (size_t batch = 0; batch < outcome.ways.size(); ++batch) {
+      for (size_t i = 0; i < outcome.ways[batch].size(); ++i) {
+        const Message& message = batches_[batch].messages[i];
+        counts_->Add(WayTaken(outcome.ways[batch][i], ways_[batch][i], message), message.bytes);
+      }
+    }
+  }
+
+  static Way WayTaken(const Outcome::Way& taken, Way wanted, const Message& message) {
+    switch (taken.path) {
+      case Path::kPushed:
+        return Way::kPushed;
+      case Path::kPulled:
+        return Way::kPulled;
+      case Path::kStaged:
+        return Way::kStaged;
+      case Path::kNative:
+        break;
+    }
+    if (message.small) return Way::kSmall;
+    if (message.port->end->closed()) return Way::kCaptured;
+    if (wanted != Way::kPushed) return wanted;
+    return taken.first ? Way::kEager : Way::kPeer;
+  }
+
+  nccl::Result Fail(const std::string& trouble, nccl::Result result) {
+    Warn(trouble);
+    for (Communicator* each : communicators_) each->Break(trouble);
+    // Its group ends whatever else does.
+    if (group_.grouped && !called_) native_.GroupEnd();
+    return result;
+  }
+
+  const CallGroup& group_;
+  const Native& native_;
+  Counts* counts_;
+  std::vector<Communicator*> communicators_;
+  std::vector<Batch> batches_;
+  std::vector<Communicator*> owners_;   // by batch
+  std::vector<bool> captured_;          // by batch
+  std::vector<std::vector<Way>> ways_;  // by batch and message: what would be, or why not
+  std::vector<size_t> without_;         // turns of calls that no lane leads to
+  nccl::Result result_ = abi::kSuccess;
+  bool called_ = false;
+};
+
+}  // namespace
+
+nccl::Result RunCalls(const CallGroup& group, const Native& native, Counts* counts) {
+  return Run(group, native, counts).Go();
+}
+
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is done with the application's calls of NCCL.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <iomanip>
+#include <map>
+#include <memory>
+#include <random>
+#include <shared_mutex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/content_hash.h"
+#include "sendrecv/calls.h"
+#include "sendrecv/communicator.h"
+#include "sendrecv/counts.h"
+#include "sendrecv/interpose.h"
+#include "sendrecv/say.h"
+#include "sendrecv/watch.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using Shared = std::shared_ptr<Communicator>;
+
+// As long as a communicator that is destroyed may take to end what it began.
+constexpr auto kFarewell = std::chrono::seconds(1);
+
+bool IsSet(const char* name, const char* value) {
+  const char* set = std::getenv(name);
+  return set != nullptr && std::strcmp(set, value) == 0;
+}
+
+// Its calls come back before it is made, so that nothing is known of other ranks then.
+bool Blocks(const nccl::Config* config) {
+  if (config != nullptr && config->blocking == 0) return false;
+  return !IsSet("NCCL_COMM_BLOCKING", "0");
+}
+
+std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
+  std::string key = std::to_string(ranks) + ":";
+  key.append(ids[0].internal, sizeof(nccl::UniqueId) * static_cast<size_t>(count));
+  return key;
+}
+
+// A group of this thread. Made and destroyed with the thread.
+struct OpenGroup {
+  struct Made {
+    Shared communicator;
+    nccl::Comm* comm = nullptr;
+  };
+
+  int depth = 0;
+  CallGroup calls;
+  std::vector<Made> made;  // with the group's end
+
+  static OpenGroup& OfThread() {
+    thread_local OpenGroup group;
+    return group;
+  }
+};
+
+class SendRecv final : public Interceptor {
+ public:
+  SendRecv(Mode mode, const Native& native) : Interceptor(native) {
+    options_.dry_run = mode == Mode::kDryRun;
+  }
+
+  nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
+    return Made(made, comm, native().CommInitRank(comm, ranks, id, rank));
+  }
+
+  nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
+                                  nccl::Config* config) override {
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(config));
+    return Made(made, comm, native().CommInitRankConfig(comm, ranks, id, rank, config));
+  }
+
+  nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
+                                    nccl::UniqueId* id, nccl::Config* config) override {
+    Shared made;
+    if (ids > 0 && id != nullptr) made = Join(KeyOf(id, ids, ranks), ranks, rank, Blocks(config));
+    return Made(made, comm, native().CommInitRankScalable(comm, ranks, rank, ids, id, config));
+  }
+
+  nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list) override {
+    std::vector<Shared> made;
+    std::random_device random;
+    const std::string key =
+        std::to_string(getpid()) + " " + std::to_string(random()) + " " + std::to_string(random());
+    for (int i = 0; i < devices; ++i) {
+      made.push_back(JoinOn(list == nullptr ? i : list[i], key, devices, i));
+    }
+    const nccl::Result result = native().CommInitAll(comms, devices, list);
+    for (size_t i = 0; i < made.size(); ++i) Made(made[i], comms + i, result);
+    return result;
+  }
+
+  nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
+                         nccl::Config* config) override {
+    const Shared child =
+        Child(comm, "split " + std::to_string(color), color != nccl::kNoColor, Blocks(config));
+    return Made(child, made, native().CommSplit(comm, color, key, made, config));
+  }
+
+  nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
+                          nccl::Config* config, int flags) override {
+    const Shared child = Child(comm, "shrink", true, Blocks(config));
+    return Made(child, made, native().CommShrink(comm, excluded, count, made, config, flags));
+  }
+
+  nccl::Result CommDestroy(nccl::Comm comm) override {
+    Bury(Take(comm));
+    Visit(kFarewell);
+    return native().CommDestroy(comm);
+  }
+
+  nccl::Result CommAbort(nccl::Comm comm) override {
+    const Shared communicator = Take(comm);
+    if (communicator != nullptr) communicator->Break("the communicator was aborted");
+    const nccl::Result result = native().CommAbort(comm);
+    Bury(communicator);
+    Visit(std::chrono::milliseconds(0));
+    return result;
+  }
+
+  nccl::Result CommRevoke(nccl::Comm comm, int flags) override {
+    const Shared communicator = Find(comm);
+    if (communicator != nullptr) communicator->Break("the communicator was revoked");
+    return native().CommRevoke(comm, flags);
+  }
+
+  nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error) override {
+    const nccl::Result result = native().CommGetAsyncError(comm, error);
+    if (result != abi::kSuccess || error == nullptr || *error != abi::kSuccess) return result;
+    const Shared communicator = Find(comm);
+    const std::string failure = communicator == nullptr ? "" : communicator->Failure();
+    if (failure.empty()) return result;
+    Warn(failure);
+    *error = abi::kRemoteError;
+    return result;
+  }
+
+  nccl::Result GroupStart() override {
+    const nccl::Result result = native().GroupStart();
+    if (result == abi::kSuccess) ++OpenGroup::OfThread().depth;
+    return result;
+  }
+
+  nccl::Result GroupEnd() override {
+    OpenGroup& open = OpenGroup::OfThread();
+    if (open.depth != 1) {
+      if (open.depth > 1) --open.depth;
+      return native().GroupEnd();
+    }
+    open.depth = 0;
+    CallGroup group = std::exchange(open.calls, {});
+    const std::vector<OpenGroup::Made> made = std::exchange(open.made, {});
+    group.grouped = true;
+    if (!made.empty()) {
+      // NCCL makes communicators before anything else of their group.
+      const nccl::Result result = native().GroupEnd();
+      for (const OpenGroup::Made& each : made) Begin(each.communicator, each.comm, result);
+      if (group.calls.empty() || result != abi::kSuccess) return result;
+      if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
+      group.others = false;
+    }
+    return group.calls.empty() ? native().GroupEnd() : RunCalls(group, native(), &counts_);
+  }
+
+  nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
+                    nccl::Comm comm, nccl::Stream stream) override {
+    const Call call = {.role = Role::kSender,
+                       .buffer = const_cast<void*>(buffer),
+                       .count = count,
+                       .type = type,
+                       .peer = peer,
+                       .comm = comm,
+                       .stream = stream,
+                       .communicator = Find(comm)};
+    if (IsNccls(call)) return native().Send(buffer, count, type, peer, comm, stream);
+    return Take(call);
+  }
+
+  nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
+                    nccl::Stream stream) override {
+    const Call call = {.role = Role::kReceiver,
+                       .buffer = buffer,
+                       .count = count,
+                       .type = type,
+                       .peer = peer,
+                       .comm = comm,
+                       .stream = stream,
+                       .communicator = Find(comm)};
+    if (IsNccls(call)) return native().Recv(buffer, count, type, peer, comm, stream);
+    return Take(call);
+  }
+
+ private:
+  // Null: NCCL carries all of it.
+  Shared Join(const std::string& key, int ranks, int rank, bool blocks) {
+    if (ranks < 2) return nullptr;
+    std::string why;
+    Shared made;
+    if (!blocks) {
+      why = "the communicator does not block";
+    } else if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
+      why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting";
+    } else {
+      made = Communicator::Join(key, rank, options_, &why);
+    }
+    if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
+    return made;
+  }
+
+  Shared JoinOn(int device, const std::string& key, int ranks, int rank) {
+    std::string why;
+    const cu::Api* api = cu::Open(&why);
+    const cu::Context context = api == nullptr ? nullptr : PrimaryContext(*api, device);
+    if (context == nullptr) return nullptr;
+    const InContext in(*api, context);
+    return Join(key, ranks, rank, Blocks(nullptr));
+  }
+
+  // Of a communicator that all its ranks make another from, whoever is in that.
+  Shared Child(nccl::Comm comm, const std::string& how, bool member, bool blocks) {
+    const Shared parent = Find(comm);
+    if (parent == nullptr) return nullptr;
+    std::ostringstream key;
+    key << std::hex << ContentHash(parent->key()) << " " << parent->NextChild() << " " << how;
+    return member ? Join(key.str(), 2, -1, blocks) : nullptr;
+  }
+
+  nccl::Result Made(const Shared& made, nccl::Comm* comm, nccl::Result result) {
+    if (made == nullptr) return result;
+    OpenGroup& open = OpenGroup::OfThread();
+    if (open.depth > 0 && result == abi::kSuccess) {
+      open.made.push_back({made, comm});
+    } else {
+      Begin(made, comm, result);
+    }
+    return result;
+  }
+
+  void Begin(const Shared& made, const nccl::Comm* comm, nccl::Result result) {
+    int rank = -1;
+    if (result != abi::kSuccess || *comm == nullptr) return;
+    if (native().CommUserRank(*comm, &rank) != abi::kSuccess) return;
+    made->Begin(rank);
+    {
+      const std::unique_lock lock(mutex_);
+      communicators_[*comm] = made;
+    }
+    Watcher::Get().Add(made);
+  }
+
+  Shared Find(nccl::Comm comm) {
+    const std::shared_lock lock(mutex_);
+    const auto found = communicators_.find(comm);
+    return found == communicators_.end() ? nullptr : found->second;
+  }
+
+  Shared Take(nccl::Comm comm) {
+    const std::unique_lock lock(mutex_);
+    const auto found = communicators_.find(comm);
+    if (found == communicators_.end()) return nullptr;
+    Shared taken = std::move(found->second);
+    communicators_.erase(found);
+    return taken;
+  }
+
+  // What NCCL says something about, or what never leaves the GPU.
+  static bool IsNccls(const Call& call) {
+    const bool ours = call.communicator != nullptr && call.peer != call.communicator->rank() &&
+                      call.peer >= 0 && nccl::SizeOf(call.type) != 0 && call.bytes() != 0 &&
+                      call.buffer != nullptr;
+    if (!ours) OpenGroup::OfThread().calls.others = true;
+    return !ours;
+  }
+
+  nccl::Result Take(const Call& call) {
+    OpenGroup& open = OpenGroup::OfThread();
+    if (open.depth == 0) {
+      return RunCalls({.calls = {call}, .grouped = false, .others = false}, native(), &counts_);
+    }
+    open.calls.calls.push_back(call);
+    return abi::kSuccess;
+  }
+
+  void Bury(const Shared& communicator) {
+    if (communicator == nullptr) return;
+    const std::unique_lock lock(mutex_);
+    ended_.push_back(communicator);
+  }
+
+  // Gives back what has ended. The rest is asked again when the next one ends.
+  void Visit(std::chrono::milliseconds patience) {
+    const auto until = std::chrono::steady_clock::now() + patience;
+    while (!VisitOnce() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  bool VisitOnce() {
+    std::vector<Shared> ended;
+    {
+      const std::unique_lock lock(mutex_);
+      ended.swap(ended_);
+    }
+    std::erase_if(ended, [](const Shared& each) {
+      if (!each->Close()) return false;
+      Watcher::Get().Remove(each);
+      return true;
+    });
+    const std::unique_lock lock(mutex_);
+    ended_.insert(ended_.end(), ended.begin(), ended.end());
+    return ended.empty();
+  }
+
+  Options options_;
+  Counts counts_;
+  std::shared_mutex mutex_;
+  std::map<nccl::Comm, Shared> communicators_;
+  std::vector<Shared> ended_;
+};
+
+}  // namespace
+
+std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
+  return std::make_unique<SendRecv>(mode, native);
+}
+
+}  // namespace nccltune::sendrecv

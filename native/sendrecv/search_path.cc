@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/search_path.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+
+#include "sendrecv/loader_cache.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+int AddPath(dl_phdr_info* object, size_t /*size*/, void* paths) {
+  if (object->dlpi_name != nullptr && *object->dlpi_name != '\0') {
+    static_cast<std::vector<std::string>*>(paths)->emplace_back(object->dlpi_name);
+  }
+  return 0;
+}
+
+// Where one object looks for what it needs; `path` null: the program.
+std::vector<std::string> FoldersOf(const char* path) {
+  std::vector<std::string> folders;
+  void* const handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return folders;
+  Dl_serinfo size{};
+  if (dlinfo(handle, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size >= sizeof(Dl_serinfo)) {
+    std::vector<std::max_align_t> memory(size.dls_size / sizeof(std::max_align_t) + 1);
+    auto* const info = new (memory.data()) Dl_serinfo(size);
+    if (dlinfo(handle, RTLD_DI_SERINFOSIZE, info) == 0 &&
+        dlinfo(handle, RTLD_DI_SERINFO, info) == 0) {
+      for (unsigned i = 0; i < info->dls_cnt; ++i) {
+        folders.emplace_back(info->dls_serpath[i].dls_name);
+      }
+    }
+  }
+  dlclose(handle);
+  return folders;
+}
+
+// Those that the loader has built in and every object looks in last. glibc could mark them and does
+// not (2.41).
+bool OfTheSystem(std::string_view folder) {
+  return folder.starts_with("/lib") || folder.starts_with("/usr/lib");
+}
+
+class Finder {
+ public:
+  Finder(std::string_view name, const std::string& but) : name_(name) {
+    struct stat file{};
+    if (stat(but.c_str(), &file) == 0) seen_.push_back({file.st_dev, file.st_ino});
+  }
+
+  void LookIn(const std::string& folder) {
+    if (folder.empty() || std::find(folders_.begin(), folders_.end(), folder) != folders_.end()) {
+      return;
+    }
+    folders_.push_back(folder);
+    found_.folders += (found_.folders.empty() ? "" : ":") + folder;
+    Add(folder + "/" + name_);
+  }
+
+  void Add(const std::string& path) {
+    struct stat file{};
+    if (stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) return;
+    const Identity identity = {file.st_dev, file.st_ino};
+    for (const Identity& seen : seen_) {
+      if (seen.device == identity.device && seen.number == identity.number) return;
+    }
+    seen_.push_back(identity);
+    found_.files.push_back(path);
+  }
+
+  SearchPath found() const { return found_; }
+
+ private:
+  struct Identity {
+    dev_t device;
+    ino_t number;
+  };
+
+  std::string name_;
+  std::vector<Identity> seen_;
+  std::vector<std::string> folders_;
+  SearchPath found_;
+};
+
+}  // namespace
+
+std::vector<std::string> LoadedPaths() {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(&AddPath, &paths);
+  return paths;
+}
+
+SearchPath FindOnSearchPath(std::string_view name, const std::string& but) {
+  std::vector<std::string> folders = FoldersOf(nullptr);
+  for (const std::string& path : LoadedPaths()) {
+    const std::vector<std::string> more = FoldersOf(path.c_str());
+    folders.insert(folders.end(), more.begin(), more.end());
+  }
+  Finder finder(name, but);
+  for (const std::string& folder : folders) {
+    if (!OfTheSystem(folder)) finder.LookIn(folder);
+  }
+  for (const std::string& path : FindInLoaderCache("/etc/ld.so.cache", name)) finder.Add(path);
+  for (const std::string& folder : folders) {
+    if (OfTheSystem(folder)) finder.LookIn(folder);
+  }
+  return finder.found();
+}
+
+}  // namespace nccltune::sendrecv
