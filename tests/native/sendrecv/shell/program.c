@@ -62,9 +62,7 @@ static const FakeCall* LastCall(void) {
   return last();
 }
 
-static uint64_t Word(size_t symbol, int i) {
-  return ((uint64_t)(i + 1) << 24) + symbol;
-}
+static uint64_t Word(size_t symbol, int i) { return ((uint64_t)(i + 1) << 24) + symbol; }
 
 /* One function with words of its own: do they come as they were sent, and its answer back? */
 static int CallWithWords(size_t s) {
@@ -183,11 +181,18 @@ static int CallTyped(void) {
   return 0;
 }
 
+/* Each function of NCCL has a second name, with a "p" before the first. */
 static int CallOne(const char* name) {
   const int result = (int)Any(name)(WORDS(WORD_ZERO));
-  const int forwarded = FakeResult(strcmp(name, "ModuleSends") == 0 ? "ncclSend" : name);
-  if (result == forwarded) {
+  if (strcmp(name, "ModuleSends") == 0) name = "ncclSend";
+  char second[64];
+  snprintf(second, sizeof second, "p%s", name);
+  if (result == FakeResult(name)) {
     printf("%s: forwarded\n", name);
+  } else if (result == FakeResult(second)) {
+    printf("%s: forwarded to %s\n", name, second);
+  } else if (result == FakeResult(name + 1)) {
+    printf("%s: forwarded to %s\n", name, name + 1);
   } else {
     printf("%s: %d\n", name, result);
   }
