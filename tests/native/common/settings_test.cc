@@ -13,9 +13,11 @@ namespace nccltune {
 namespace {
 
 std::string PageOf(const Setting& setting) {
-  const bool net = std::string_view(setting.name).starts_with("NCCLTUNE_NET_");
+  const std::string_view name = setting.name;
   const std::string path =
-      std::string(REFERENCE_PAGES) + (net ? "/net-plugin.md" : "/tuner-plugin.md");
+      std::string(REFERENCE_PAGES) + (name.starts_with("NCCLTUNE_NET_")       ? "/net-plugin.md"
+                                      : name.starts_with("NCCLTUNE_SENDRECV") ? "/sendrecv.md"
+                                                                              : "/tuner-plugin.md");
   std::ifstream page(path);
   EXPECT_TRUE(page.is_open()) << path;
   std::stringstream text;

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0
+
+   A module that needs NCCL, as Python's are: it and its NCCL are seen by nobody else. */
+#include "fake_nccl.h"
+
+int ncclSend(WORDS(WORD_TYPE));
+
+uint64_t ModuleSends(WORDS(WORD_PARAMETER));
+uint64_t ModuleSends(WORDS(WORD_PARAMETER)) { return (uint64_t)ncclSend(WORDS(WORD_NAME)); }

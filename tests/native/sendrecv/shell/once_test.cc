@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/once.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace nccltune::sendrecv {
+namespace {
+
+TEST(Once, IsDoneByOneThreadAndSeenByAll) {
+  Once once;
+  int done = 0;
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      once.Do([&] { ++done; });
+      if (done != 1) ++wrong;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Once, AChildThatWasForkedMeanwhileDoesItAgain) {
+  Once once;
+  std::atomic<bool> begun = false;
+  std::atomic<bool> go_on = false;
+  std::thread thread([&] {
+    once.Do([&] {
+      begun = true;
+      while (!go_on) sched_yield();
+    });
+  });
+  while (!begun) sched_yield();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // instead of for ever
+    bool done = false;
+    once.Do([&] { done = true; });
+    _exit(done ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  go_on = true;
+  thread.join();
+  bool again = false;
+  once.Do([&] { again = true; });
+  EXPECT_FALSE(again);
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv

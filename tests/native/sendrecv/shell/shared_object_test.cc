@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two libraries as they are shipped: what they export, what they need, how they are called.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace nccltune::sendrecv {
+namespace {
+
+class SharedObject : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v readelf >/dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "no readelf (Debian: binutils)";
+    }
+  }
+
+  // The words of each line that readelf writes about the library.
+  static std::vector<std::vector<std::string>> Readelf(const std::string& option) {
+    const std::string command = "readelf --wide " + option + " " + GetParam();
+    std::string output;
+    FILE* const pipe = popen(command.c_str(), "r");
+    if (pipe == nullptr) return {};
+    std::array<char, 4096> buffer{};
+    while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+    EXPECT_EQ(pclose(pipe), 0) << command;
+    std::vector<std::vector<std::string>> lines;
+    std::istringstream text(output);
+    for (std::string line; std::getline(text, line);) {
+      std::istringstream words(line);
+      lines.emplace_back();
+      for (std::string word; words >> word;) lines.back().push_back(word);
+    }
+    return lines;
+  }
+
+  static std::set<std::string> Dynamic(const std::string& tag) {
+    std::set<std::string> values;
+    for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+      if (words.size() < 3 || words[1] != tag) continue;
+      values.insert(words.begin() + 2, words.end());
+    }
+    return values;
+  }
+};
+
+TEST_P(SharedObject, ExportsNcclsFunctionsAndNothingElse) {
+  std::set<std::string> listed;
+  std::ifstream list(SYMBOL_LIST);
+  for (std::string line; std::getline(list, line);) {
+    if (line.starts_with('#')) continue;
+    const std::string name = line.substr(0, line.find(' '));
+    listed.insert(name);
+    if (!line.ends_with(" alone")) listed.insert("p" + name);
+  }
+  std::set<std::string> exported;
+  for (const std::vector<std::string>& words : Readelf("--dyn-syms")) {
+    // Number, value, size, type, binding, visibility, section, name.
+    if (words.size() < 8 || words[6] == "UND" || words[0] == "Num:") continue;
+    EXPECT_EQ(words[3], "FUNC") << words[7];
+    exported.insert(words[7]);
+  }
+  EXPECT_EQ(exported, listed);
+  EXPECT_EQ(exported.size(), 193U);
+}
+
+#ifndef NCCLTUNE_SANITIZED  // a sanitizer's build needs the sanitizer's runtime as well
+TEST_P(SharedObject, NeedsLibcAlone) {
+  // libc's own pieces: the loader, and what was separate before glibc 2.34.
+  const std::set<std::string> allowed = {"[libc.so.6]", "[libpthread.so.0]", "[libdl.so.2]",
+                                         "[ld-linux-x86-64.so.2]", "[ld-linux-aarch64.so.1]"};
+  int needed = 0;
+  for (const std::string& word : Dynamic("(NEEDED)")) {
+    if (!word.starts_with('[')) continue;  // "Shared library:"
+    ++needed;
+    EXPECT_EQ(allowed.count(word), 1U) << word;
+  }
+  EXPECT_GT(needed, 0);
+}
+#endif
+
+TEST_P(SharedObject, IsMarkedToStayInTheProcess) {
+  EXPECT_EQ(Dynamic("(FLAGS_1)").count("NODELETE"), 1U);
+}
+
+TEST_P(SharedObject, HasNcclsNameWhereItStandsForIt) {
+  const std::string path = GetParam();
+  const bool as_nccl = path.ends_with("/nccltune-sendrecv/libnccl.so.2");
+  EXPECT_TRUE(as_nccl || path.ends_with("/libnccltune-sendrecv.so")) << path;
+  EXPECT_EQ(Dynamic("(SONAME)").count("[libnccl.so.2]"), as_nccl ? 1U : 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shell, SharedObject, testing::Values(SHELL, SHELL_AS_NCCL));
+
+}  // namespace
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The shell before a fake NCCL, in programs of their own, loaded in both ways.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nccltune::sendrecv {
+namespace {
+
+const std::string kFake = FAKE_NCCL;
+const std::string kFakeFolder = kFake.substr(0, kFake.rfind('/'));
+const std::string kOld = FAKE_OLD_NCCL;
+const std::string kOldFolder = kOld.substr(0, kOld.rfind('/'));
+const std::string kAsNccl = SHELL_AS_NCCL;
+const std::string kAsNcclFolder = kAsNccl.substr(0, kAsNccl.rfind('/'));
+const std::string kProbeAsNccl = PROBE_AS_NCCL;
+const std::string kProbeFolder = kProbeAsNccl.substr(0, kProbeAsNccl.rfind('/'));
+constexpr int kFunctions = 193;
+
+using Environment = std::map<std::string, std::string>;
+
+// Both of its outputs, with its status behind when that is not 0.
+std::string OutputOf(const std::string& command, Environment environment) {
+#ifdef NCCLTUNE_SANITIZED
+  // What is preloaded comes before the sanitizer's runtime.
+  environment["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+#endif
+  std::string line = "env -u NCCLTUNE_SENDRECV -u NCCLTUNE_SENDRECV_NCCL";
+  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
+  line += " " + command + " 2>&1";
+  std::string output;
+  FILE* const pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return "popen failed";
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+  const int status = pclose(pipe);
+  if (status != 0) output += "status " + std::to_string(status) + "\n";
+  return output;
+}
+
+// A program that is linked with NCCL, ours preloaded.
+std::string Preloaded(const std::string& what, const std::string& library,
+                      Environment environment = {}) {
+  environment.emplace("LD_LIBRARY_PATH", kFakeFolder);
+  environment.emplace("FAKE_NCCL", kFake);
+  environment.emplace("LD_PRELOAD", library);
+  return OutputOf(LINKED_PROGRAM " " + what, environment);
+}
+
+// The same program, which finds ours by NCCL's name, and the fake behind it.
+std::string AsNccl(const std::string& what, const std::string& folder,
+                   Environment environment = {}) {
+  environment.emplace("LD_LIBRARY_PATH", folder + ":" + kFakeFolder);
+  environment.emplace("FAKE_NCCL", kFake);
+  return OutputOf(LINKED_PROGRAM " " + what, environment);
+}
+
+std::string Called(const std::string& how) {
+  const std::string functions = std::to_string(kFunctions);
+  return "called " + how + functions + ", wrong 0\n";
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Shell, ForwardsEachFunctionWithAllItsArguments) {
+  EXPECT_EQ(Preloaded("all", SHELL), Called(""));
+  EXPECT_EQ(AsNccl("all", kAsNcclFolder), Called(""));
+}
+
+TEST(Shell, ForwardsTheFirstCallWithAllItsArguments) {
+  EXPECT_EQ(Preloaded("firsts", SHELL), Called("first "));
+  EXPECT_EQ(AsNccl("firsts", kAsNcclFolder), Called("first "));
+}
+
+TEST(Shell, TheShippedInterceptorForwards) {
+  const std::string well = "init well, id well\nsend 0, count well\n";
+  for (const char* const mode : {"1", "verify", "dry-run"}) {
+    EXPECT_EQ(Preloaded("typed", SHELL, {{"NCCLTUNE_SENDRECV", mode}}), well) << mode;
+    EXPECT_EQ(AsNccl("typed", kAsNcclFolder, {{"NCCLTUNE_SENDRECV", mode}}), well) << mode;
+  }
+}
+
+TEST(Shell, ProgramsThatOpenNcclByPathOrName) {
+  const Environment environment = {{"LD_LIBRARY_PATH", kAsNcclFolder + ":" + kFakeFolder},
+                                   {"FAKE_NCCL", kFake}};
+  EXPECT_EQ(OutputOf(PROGRAM " open " + kAsNccl + " all", environment), Called(""));
+  EXPECT_EQ(OutputOf(PROGRAM " open libnccl.so.2 all", environment), Called(""));
+}
+
+TEST(Shell, ProgramsThatBindDeeply) {
+#ifdef NCCLTUNE_SANITIZED
+  GTEST_SKIP() << "sanitizers refuse RTLD_DEEPBIND";
+#endif
+  const Environment environment = {{"LD_LIBRARY_PATH", kFakeFolder}, {"FAKE_NCCL", kFake}};
+  EXPECT_EQ(OutputOf(PROGRAM " deep " + kAsNccl + " all", environment), Called(""));
+  EXPECT_EQ(
+      OutputOf(PROGRAM " deep " + kProbeAsNccl + " ncclCommInitAll",
+               {{"LD_LIBRARY_PATH", kFakeFolder}, {"NCCLTUNE_SENDRECV", "1"}}),
+      "made: on, NCCL 22809, " + kFake + "\nintercepted CommInitAll\nncclCommInitAll: forwarded\n");
+}
+
+TEST(Shell, ModulesWithAnNcclThatNobodyElseSees) {
+  const std::string seen =
+      "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: forwarded\n";
+  EXPECT_EQ(OutputOf(PROGRAM " module " MODULE " ModuleSends", {{"LD_LIBRARY_PATH", kFakeFolder},
+                                                                {"LD_PRELOAD", PROBE},
+                                                                {"NCCLTUNE_SENDRECV", "1"}}),
+            seen);
+  EXPECT_EQ(
+      OutputOf(PROGRAM " module " MODULE " ModuleSends",
+               {{"LD_LIBRARY_PATH", kProbeFolder + ":" + kFakeFolder}, {"NCCLTUNE_SENDRECV", "1"}}),
+      seen);
+}
+
+TEST(Shell, AnInterceptorIsMadeOnceAndOnlyWhereItIsAskedFor) {
+  EXPECT_EQ(Preloaded("ncclSend ncclRecv", PROBE), "ncclSend: forwarded\nncclRecv: forwarded\n");
+  EXPECT_EQ(Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "0"}}), "ncclSend: forwarded\n");
+  for (const std::string mode : {"verify", "dry-run"}) {
+    EXPECT_EQ(Preloaded("ncclSend ncclRecv", PROBE, {{"NCCLTUNE_SENDRECV", mode}}),
+              "made: " + mode + ", NCCL 22809, " + kFake +
+                  "\nintercepted Send 0 0 0\nncclSend: forwarded\nintercepted Recv\n"
+                  "ncclRecv: forwarded\n");
+  }
+}
+
+TEST(Shell, AnInterceptorSeesTheseCallsByBothNames) {
+  const std::vector<std::string> calls = {
+      "CommInitRankScalable", "CommInitAll",  "CommSplit",
+      "CommShrink",           "CommGrow",     "CommFinalize",
+      "CommDestroy",          "CommAbort",    "CommRevoke",
+      "GroupStart",           "GroupEnd",     "Recv",
+      "GroupSimulateEnd",     "MemFree",      "CommRegister",
+      "CommDeregister",       "CommInitRank", "CommGetAsyncError",
+  };
+  std::string what;
+  std::string expected = "made: on, NCCL 22809, " + kFake + "\n";
+  for (const std::string& call : calls) {
+    what += "nccl" + call + " pnccl" + call + " ";
+    expected += "intercepted " + call + "\nnccl" + call + ": forwarded\n";
+    expected += "intercepted " + call + "\npnccl" + call + ": forwarded to nccl" + call + "\n";
+  }
+  EXPECT_EQ(Preloaded(what, PROBE, {{"NCCLTUNE_SENDRECV", "1"}}), expected);
+  EXPECT_EQ(AsNccl(what, kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}), expected);
+}
+
+TEST(Shell, AnInterceptorGetsTheArguments) {
+  EXPECT_EQ(Preloaded("typed", PROBE, {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake +
+                "\nintercepted CommInitRankConfig 8 1 128 5\ninit well, id well\n"
+                "intercepted Send 1099511627776 9 3\nsend 0, count well\n");
+}
+
+TEST(Shell, OtherCallsPassTheInterceptorBy) {
+  EXPECT_EQ(Preloaded("ncclAllReduce pncclPutSignal ncclCommWindowRegister", PROBE,
+                      {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake +
+                "\nncclAllReduce: forwarded\npncclPutSignal: forwarded\n"
+                "ncclCommWindowRegister: forwarded\n");
+}
+
+TEST(Shell, WhatAnInterceptorThrowsEndsThere) {
+  EXPECT_EQ(Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "throws"}}),
+            "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: 3\n");
+  const std::string failed =
+      Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "fails"}});
+  EXPECT_NE(failed.find("everything goes straight to NCCL"), std::string::npos) << failed;
+  EXPECT_NE(failed.find("ncclSend: forwarded"), std::string::npos) << failed;
+  EXPECT_EQ(Preloaded("ncclSend", PROBE, {{"NCCLTUNE_SENDRECV", "1"}, {"PROBE", "nothing"}}),
+            "made: on, NCCL 22809, " + kFake + "\nncclSend: forwarded\n");
+}
+
+TEST(Shell, WhatNcclCallsOfItselfIsNotIntercepted) {
+  // By the thread of the call, and by one of NCCL's.
+  EXPECT_EQ(Preloaded("ncclCommInitAll ncclCommAbort", PROBE, {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake +
+                "\nintercepted CommInitAll\nncclCommInitAll: forwarded\n"
+                "intercepted CommAbort\nncclCommAbort: forwarded\n");
+}
+
+TEST(Shell, OthersBeforeNcclGoOnOnceAndDoNotGoRound) {
+  // Behind ours it calls the second name, which is ours again.
+  EXPECT_EQ(Preloaded("ncclSend", std::string(PROBE) + ":" TRACER, {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake +
+                "\nintercepted Send 0 0 0\ntraced\nncclSend: forwarded to pncclSend\n");
+  const std::string before =
+      Preloaded("ncclSend", std::string(TRACER ":") + PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
+  EXPECT_EQ(Count(before, "traced"), 1) << before;
+  EXPECT_EQ(Count(before, "intercepted Send"), 1) << before;
+}
+
+TEST(Shell, BothWaysAtOnce) {
+  EXPECT_EQ(AsNccl("ncclSend", kProbeFolder, {{"LD_PRELOAD", PROBE}, {"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake + "\nintercepted Send 0 0 0\nncclSend: forwarded\n");
+}
+
+TEST(Shell, AnOlderNccl) {
+  const std::string output =
+      Preloaded("answers", PROBE, {{"LD_LIBRARY_PATH", kOldFolder}, {"NCCLTUNE_SENDRECV", "1"}});
+  EXPECT_EQ(Count(output, "\n"), kFunctions + 1 + 9) << output;
+  EXPECT_NE(output.find("intercepted Recv\n"), std::string::npos) << output;
+  for (const char* const line :
+       {"ncclCommSplit: 5\n", "pncclSend: 5\n", "ncclAlltoAllConfig: 5\n", "ncclTeamLsa: 0 0 0\n",
+        "ncclLLA2ACalcSlots: 0\n", "ncclParamDumpAll: nothing\n",
+        "pncclGetLastError: nccltune: this NCCL has no such function\n",
+        "ncclGetErrorString: ncclGetErrorString\n"}) {
+    EXPECT_NE(output.find(line), std::string::npos) << line << output;
+  }
+  EXPECT_EQ(output.find("intercepted CommSplit"), std::string::npos);
+}
+
+TEST(Shell, TheVariableNamesTheNccl) {
+  EXPECT_EQ(AsNccl("ncclSend ncclCommSplit", kProbeFolder,
+                   {{"NCCLTUNE_SENDRECV_NCCL", kOld}, {"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kOld +
+                "\nintercepted Send 0 0 0\nncclSend: forwarded\nncclCommSplit: 5\n");
+  EXPECT_EQ(Preloaded("ncclCommSplit", SHELL, {{"NCCLTUNE_SENDRECV_NCCL", kOld}}),
+            "ncclCommSplit: 5\n");
+}
+
+TEST(Shell, WithoutAnNcclEveryCallSaysSoAndOneLineWhy) {
+  const std::string output =
+      AsNccl("answers", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "/nowhere/libnccl.so.2"}});
+  EXPECT_EQ(Count(output, "nccltune: NCCLTUNE_SENDRECV_NCCL: /nowhere/libnccl.so.2: "), 1)
+      << output;
+  EXPECT_EQ(Count(output, "\n"), kFunctions + 1) << output;
+  EXPECT_EQ(Count(output, ": nccltune: no NCCL was found\n"), 4) << output;
+  EXPECT_EQ(Count(output, ": nothing\n"), 5) << output;
+  EXPECT_EQ(Count(output, ": 0 0 0\n"), 10) << output;
+  EXPECT_EQ(Count(output, ": 0\n"), 6) << output;
+  EXPECT_EQ(Count(output, ": 2\n"), kFunctions - 4 - 5 - 10 - 6) << output;
+}
+
+TEST(Shell, ItselfIsNoNccl) {
+  for (const std::string& path : {std::string(SHELL), kAsNccl, std::string(PROBE)}) {
+    const std::string output =
+        AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", path}});
+    EXPECT_NE(output.find("is nccltune's library, not an NCCL\nncclSend: 2\n"), std::string::npos)
+        << output;
+  }
+  const std::string program =
+      AsNccl("ncclSend", kAsNcclFolder, {{"NCCLTUNE_SENDRECV_NCCL", "libm.so.6"}});
+  EXPECT_EQ(program, "nccltune: NCCLTUNE_SENDRECV_NCCL='libm.so.6' is no NCCL\nncclSend: 2\n");
+}
+
+TEST(Shell, WhereNoneIsFoundTheLineSaysWhatWasSearched) {
+  const std::string output =
+      AsNccl("ncclSend", kAsNcclFolder, {{"LD_LIBRARY_PATH", kAsNcclFolder + ":" + kProbeFolder}});
+  if (output == "ncclSend: 0\n" || output.find("ncclSend: 2\n") == std::string::npos) {
+    GTEST_SKIP() << "this machine has an NCCL where the loader looks";
+  }
+  EXPECT_EQ(Count(output, "\n"), 2) << output;
+  for (const std::string& part :
+       {std::string("nccltune: no NCCL was found: none is behind "), kAsNcclFolder + ":",
+        std::string("; NCCLTUNE_SENDRECV_NCCL names the one to use\n")}) {
+    EXPECT_NE(output.find(part), std::string::npos) << output;
+  }
+}
+
+TEST(Shell, ABadSettingIsNamedOnce) {
+  EXPECT_EQ(Preloaded("ncclSend ncclRecv", SHELL, {{"NCCLTUNE_SENDRECV", "dryrun"}}),
+            "nccltune: NCCLTUNE_SENDRECV='dryrun' is not one of 0 1 verify dry-run; did you mean "
+            "'dry-run'? taking 0\nncclSend: forwarded\nncclRecv: forwarded\n");
+  EXPECT_EQ(Preloaded("ncclSend", SHELL, {{"NCCLTUNE_SENDREVC", "1"}}),
+            "nccltune: NCCLTUNE_SENDREVC is not a setting of nccltune and is not read; did you "
+            "mean NCCLTUNE_SENDRECV?\nncclSend: forwarded\n");
+}
+
+TEST(Shell, ManyThreadsAreTheFirst) {
+  const std::string output = Preloaded("threads", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
+  EXPECT_EQ(Count(output, "made: "), 1) << output;
+  EXPECT_EQ(Count(output, "intercepted GroupStart\n"), 16) << output;
+  EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
+  EXPECT_EQ(AsNccl("threads", kAsNcclFolder), "threads 16, wrong 0\n");
+}
+
+TEST(Shell, AChildAndItsParentEachHaveAFirst) {
+  EXPECT_EQ(AsNccl("child", kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}),
+            "made: on, NCCL 22809, " + kFake +
+                "\nintercepted Send 0 0 0\nncclSend: forwarded\nchild 0\nmade: on, NCCL 22809, " +
+                kFake + "\nintercepted Recv\nncclRecv: forwarded\n");
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
