@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Initialisation, devices and contexts.
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "sendrecv/stand_in/cuda_machine.h"
+
+namespace nccltune::soft {
+namespace {
+
+constexpr int kVersion = 13000;
+
+struct ErrorText {
+  const char* name;
+  const char* text;
+};
+
+const std::map<CUresult, ErrorText>& Errors() {
+  static const auto* const errors = new std::map<CUresult, ErrorText>{
+      {kCudaSuccess, {"CUDA_SUCCESS", "no error"}},
+      {kInvalidValue, {"CUDA_ERROR_INVALID_VALUE", "invalid argument"}},
+      {kOutOfMemory, {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"}},
+      {kNotInitialized, {"CUDA_ERROR_NOT_INITIALIZED", "initialization error"}},
+      {kInvalidDevice, {"CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"}},
+      {kInvalidContext, {"CUDA_ERROR_INVALID_CONTEXT", "invalid device context"}},
+      {kPeerAccessUnsupported,
+       {"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported"}},
+      {kInvalidHandle, {"CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"}},
+      {kNotFound, {"CUDA_ERROR_NOT_FOUND", "named symbol not found"}},
+      {kNotReady, {"CUDA_ERROR_NOT_READY", "device not ready"}},
+      {kIllegalAddress, {"CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"}},
+      {kPeerAccessAlreadyEnabled,
+       {"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"}},
+      {kHostMemoryAlreadyRegistered,
+       {"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "memory is already registered"}},
+      {kHostMemoryNotRegistered,
+       {"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "memory was not registered"}},
+      {kNotSupported, {"CUDA_ERROR_NOT_SUPPORTED", "operation not supported"}},
+      {kStreamCaptureUnsupported,
+       {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when capturing"}},
+      {kStreamCaptureInvalidated,
+       {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error"}},
+      {kStreamCaptureUnmatched,
+       {"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not begun in this stream"}},
+      {kStreamCaptureUnjoined,
+       {"CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"}},
+      {kCapturedEvent,
+       {"CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded"}},
+  };
+  return *errors;
+}
+
+bool IsDevice(CUdevice device) { return device >= 0 && device < Machine::Get().options.gpus; }
+
+int Attribute(int attribute) {
+  const CudaOptions& options = Machine::Get().options;
+  switch (attribute) {
+    case 16:  // MULTIPROCESSOR_COUNT
+      return 132;
+    case 40:  // ASYNC_ENGINE_COUNT
+      return 3;
+    case 75:  // COMPUTE_CAPABILITY_MAJOR
+      return 9;
+    case 41:   // UNIFIED_ADDRESSING
+    case 115:  // MEMORY_POOLS_SUPPORTED
+    case 19:   // CAN_MAP_HOST_MEMORY
+      return 1;
+    case 91:  // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+    case 99:  // HOST_REGISTER_SUPPORTED
+      return options.Lacks("hostregister") ? 0 : 1;
+    case 92:   // CAN_USE_STREAM_MEM_OPS_V1
+    case 93:   // CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+    case 94:   // CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+    case 122:  // CAN_USE_64_BIT_STREAM_MEM_OPS
+    case 123:  // CAN_USE_STREAM_WAIT_VALUE_NOR
+      return options.Lacks("memops") ? 0 : 1;
+    case 102:  // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
+    case 103:  // HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+      return options.Lacks("vmm") ? 0 : 1;
+    case 125:  // IPC_EVENT_SUPPORTED
+      return options.Lacks("ipc") ? 0 : 1;
+    default:
+      return 0;
+  }
+}
+
+void* Symbol(const std::string& name) {
+  Dl_info self = {};
+  if (dladdr(reinterpret_cast<void*>(&cuDriverGetVersion), &self) == 0) return nullptr;
+  void* const library = dlopen(self.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+  if (library == nullptr) return nullptr;
+  void* found = dlsym(library, (name + "_v2").c_str());
+  // Of cuGetProcAddress the newer one has an argument more.
+  if (found == nullptr) found = dlsym(library, name.c_str());
+  dlclose(library);
+  return found;
+}
+
+}  // namespace
+
+CUresult cuInit(unsigned flags) {
+  if (flags != 0) return kInvalidValue;
+  Machine::Start();
+  return Enter(__func__);
+}
+
+CUresult cuDriverGetVersion(int* version) {
+  *version = kVersion;
+  return kCudaSuccess;
+}
+
+// Newest versions by plain names, as for who asks with today's version. Names with a suffix are
+// none.
+CUresult cuGetProcAddress_v2(const char* name, void** function, int /*version*/, uint64_t /*flags*/,
+                             int* status) {
+  const std::string plain = name;
+  *function = plain.ends_with("_v2") || !plain.starts_with("cu") ? nullptr : Symbol(plain);
+  if (status != nullptr) *status = *function == nullptr ? 1 : 0;
+  return *function == nullptr ? kNotFound : kCudaSuccess;
+}
+
+CUresult cuGetProcAddress(const char* name, void** function, int version, uint64_t flags) {
+  return cuGetProcAddress_v2(name, function, version, flags, nullptr);
+}
+
+CUresult cuGetErrorName(CUresult error, const char** name) {
+  const auto found = Errors().find(error);
+  *name = found == Errors().end() ? nullptr : found->second.name;
+  return *name == nullptr ? kInvalidValue : kCudaSuccess;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  const auto found = Errors().find(error);
+  *text = found == Errors().end() ? nullptr : found->second.text;
+  return *text == nullptr ? kInvalidValue : kCudaSuccess;
+}
+
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  SOFT_ENTER();
+  if (!IsDevice(ordinal)) return kInvalidDevice;
+  *device = ordinal;
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetCount(int* count) {
+  SOFT_ENTER();
+  *count = Machine::Get().options.gpus;
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  std::snprintf(name, static_cast<size_t>(length), "GPU in software");
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  // PCI_BUS_ID.
+  *value = attribute == 33 ? device + 1 : Attribute(attribute);
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02X:00.0", device + 1);
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  std::memset(uuid->bytes, 0, sizeof uuid->bytes);
+  std::snprintf(uuid->bytes, sizeof uuid->bytes, "soft-gpu-%d", device);
+  return kCudaSuccess;
+}
+
+CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer) {
+  SOFT_ENTER();
+  if (!IsDevice(device) || !IsDevice(peer)) return kInvalidDevice;
+  *can = device != peer && !Machine::Get().options.Lacks("peer") ? 1 : 0;
+  return kCudaSuccess;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  const std::scoped_lock lock(Machine::Get().mutex);
+  Context& found = *Machine::Get().contexts[static_cast<size_t>(device)];
+  ++found.retained;
+  *context = HandleOf(&found);
+  return kCudaSuccess;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  const std::scoped_lock lock(Machine::Get().mutex);
+  Context& found = *Machine::Get().contexts[static_cast<size_t>(device)];
+  if (found.retained == 0) return kInvalidContext;
+  --found.retained;
+  return kCudaSuccess;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+  SOFT_ENTER();
+  if (!IsDevice(device)) return kInvalidDevice;
+  const std::scoped_lock lock(Machine::Get().mutex);
+  *flags = 0;
+  *active = Machine::Get().contexts[static_cast<size_t>(device)]->retained > 0 ? 1 : 0;
+  return kCudaSuccess;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  SOFT_ENTER();
+  *context = HandleOf(Current());
+  return kCudaSuccess;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  SOFT_ENTER();
+  std::vector<Context*>& stack = ContextStack();
+  Context* const found = ContextOf(context);
+  if (context != nullptr && found == nullptr) return kInvalidContext;
+  if (!stack.empty()) stack.pop_back();
+  if (found != nullptr) stack.push_back(found);
+  return kCudaSuccess;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  SOFT_ENTER();
+  Context* const found = ContextOf(context);
+  if (found == nullptr) return kInvalidContext;
+  ContextStack().push_back(found);
+  return kCudaSuccess;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  SOFT_ENTER();
+  if (Current() == nullptr) return kInvalidContext;
+  if (context != nullptr) *context = HandleOf(Current());
+  ContextStack().pop_back();
+  return kCudaSuccess;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  SOFT_ENTER();
+  if (Current() == nullptr) return kInvalidContext;
+  *device = Current()->gpu;
+  return kCudaSuccess;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  SOFT_ENTER();
+  const Context* const found = context == nullptr ? Current() : ContextOf(context);
+  if (found == nullptr) return kInvalidContext;
+  *id = static_cast<unsigned long long>(found->gpu) + 1;
+  return kCudaSuccess;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  SOFT_ENTER_CONTEXT();
+  const Context* const found = ContextOf(peer);
+  if (found == nullptr || found == Current()) return kInvalidContext;
+  if (flags != 0) return kInvalidValue;
+  if (Machine::Get().options.Lacks("peer")) return kPeerAccessUnsupported;
+  const std::scoped_lock lock(Machine::Get().mutex);
+  const uint64_t bit = uint64_t{1} << found->gpu;
+  if ((Current()->peers & bit) != 0) return kPeerAccessAlreadyEnabled;
+  Current()->peers |= bit;
+  return kCudaSuccess;
+}
+
+CUresult cuCtxSynchronize() {
+  SOFT_ENTER_CONTEXT();
+  return SynchronizeContext(*Current());
+}
+
+}  // namespace nccltune::soft

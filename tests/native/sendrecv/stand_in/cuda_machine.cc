@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/stand_in/cuda_machine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace nccltune::soft {
+namespace {
+
+std::atomic<Machine*> machine{nullptr};
+std::once_flag once;
+
+constexpr uint64_t kLegacyHandle = 1;
+constexpr uint64_t kPerThreadHandle = 2;
+
+}  // namespace
+
+CopyEngine::Turn::Turn(CopyEngine& engine) : engine_(engine) {
+  std::unique_lock lock(engine_.mutex_);
+  const uint64_t mine = engine_.next_++;
+  engine_.changed_.wait(lock, [&] { return engine_.serving_ == mine; });
+}
+
+CopyEngine::Turn::~Turn() {
+  {
+    const std::scoped_lock lock(engine_.mutex_);
+    ++engine_.serving_;
+  }
+  engine_.changed_.notify_all();
+}
+
+void Context::Fail(CUresult result, const std::string& why) {
+  CUresult none = 0;
+  if (!error.compare_exchange_strong(none, result)) return;
+  std::fprintf(stderr, "soft cuda: process %d, GPU %d: %s\n", static_cast<int>(getpid()), gpu,
+               why.c_str());
+}
+
+Machine::Machine() : options(CudaOptions::FromEnvironment()) {
+  for (int gpu = 0; gpu < options.gpus; ++gpu) {
+    Context& context = *contexts.emplace_back(std::make_unique<Context>());
+    context.gpu = gpu;
+    for (size_t i = 0; i < options.queues; ++i) {
+      context.queues.push_back(std::make_shared<Queue>());
+    }
+    context.legacy = NewStream(context, 0);
+  }
+}
+
+Machine& Machine::Get() { return *machine.load(); }
+bool Machine::started() { return machine.load() != nullptr; }
+void Machine::Start() {
+  std::call_once(once, [] { machine = new Machine; });
+}
+
+std::shared_ptr<SoftStream> Machine::NewStream(Context& context, unsigned flags) {
+  std::shared_ptr<Queue> queue = context.queues.empty()
+                                     ? std::make_shared<Queue>()
+                                     : context.queues[context.next_queue++ % context.queues.size()];
+  auto stream = std::make_shared<SoftStream>(context, std::move(queue), flags, NextHandle());
+  std::erase_if(context.streams, [](const auto& each) { return each.expired(); });
+  context.streams.emplace_back(stream);
+  return stream;
+}
+
+std::shared_ptr<SoftStream> Machine::Find(CUstream stream) {
+  const auto handle = reinterpret_cast<uint64_t>(stream);
+  if (handle <= kPerThreadHandle) {
+    Context* const context = Current();
+    if (context == nullptr) return nullptr;
+    if (handle <= kLegacyHandle) return context->legacy;
+    struct Retiring {
+      std::map<Context*, std::shared_ptr<SoftStream>> streams;
+      ~Retiring() {
+        for (auto& [context, stream] : streams) stream->Retire();
+      }
+    };
+    thread_local Retiring own;
+    auto& mine = own.streams[context];
+    if (mine == nullptr) mine = NewStream(*context, 0);
+    return mine;
+  }
+  const auto found = streams.find(handle);
+  return found == streams.end() ? nullptr : found->second;
+}
+
+Mark Machine::Enqueue(SoftStream& stream, Operation operation) {
+  if (stream.graph != nullptr) {
+    stream.graph->joined[stream.lane] = false;
+    stream.graph->nodes.push_back({.lane = stream.lane, .operation = std::move(operation)});
+    return {};
+  }
+  // The legacy stream and those that are not non-blocking wait for each other.
+  Context& context = stream.context();
+  if (&stream == context.legacy.get()) {
+    for (const auto& each : context.streams) {
+      const auto other = each.lock();
+      if (other == nullptr || other.get() == &stream) continue;
+      if ((other->flags() & kStreamNonBlocking) != 0) continue;
+      if (Mark mark = other->Last(); !mark.Done()) operation.after.push_back(std::move(mark));
+    }
+  } else if ((stream.flags() & kStreamNonBlocking) == 0) {
+    if (Mark mark = context.legacy->Last(); !mark.Done()) operation.after.push_back(mark);
+  }
+  return stream.Push(std::move(operation));
+}
+
+std::vector<Context*>& ContextStack() {
+  thread_local std::vector<Context*> stack;
+  return stack;
+}
+
+Context* Current() {
+  const std::vector<Context*>& stack = ContextStack();
+  return stack.empty() ? nullptr : stack.back();
+}
+
+Context* ContextOf(CUcontext context) {
+  for (const auto& each : Machine::Get().contexts) {
+    if (HandleOf(each.get()) == context) return each.get();
+  }
+  return nullptr;
+}
+
+CUresult Enter(const char* function) {
+  if (!Machine::started()) return kNotInitialized;
+  return Machine::Get().refusals.Refuses(function) ? kOutOfMemory : kCudaSuccess;
+}
+
+CUresult EnterContext(const char* function) {
+  if (const CUresult entered = Enter(function); entered != kCudaSuccess) return entered;
+  const Context* const context = Current();
+  return context == nullptr ? kInvalidContext : context->error.load();
+}
+
+CUresult EnqueueIn(CUstream handle, Operation operation) {
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (const CUresult error = stream->context().error) return error;
+  all.Enqueue(*stream, std::move(operation));
+  return kCudaSuccess;
+}
+
+CUresult SynchronizeContext(Context& context) {
+  std::vector<Mark> marks;
+  {
+    Machine& all = Machine::Get();
+    const std::scoped_lock lock(all.mutex);
+    for (const auto& each : context.streams) {
+      if (const auto stream = each.lock()) marks.push_back(stream->Last());
+    }
+  }
+  for (const Mark& mark : marks) mark.Wait();
+  return context.error;
+}
+
+}  // namespace nccltune::soft

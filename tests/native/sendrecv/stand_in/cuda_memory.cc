@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/stand_in/cuda_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+namespace nccltune::soft {
+namespace {
+
+constexpr size_t kArena = size_t{64} << 30;
+constexpr size_t kSmall = 512;
+constexpr size_t kPage = 4096;
+
+bool IsMapped(CUdeviceptr address, size_t bytes) {
+  const uintptr_t first = address / kPage * kPage;
+  const size_t pages = (address + bytes - first + kPage - 1) / kPage;
+  std::vector<unsigned char> resident(pages);
+  return mincore(reinterpret_cast<void*>(first), pages * kPage, resident.data()) == 0;
+}
+
+}  // namespace
+
+std::string HexOf(CUdeviceptr address) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", address);
+  return text;
+}
+
+Memory& Memory::Get() {
+  static auto* const memory = new Memory;
+  return *memory;
+}
+
+Memory::Memory() {
+  void* const arena =
+      mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (arena == MAP_FAILED) std::abort();
+  arena_ = (reinterpret_cast<uintptr_t>(arena) + kGranularity - 1) / kGranularity * kGranularity;
+}
+
+bool Memory::IsDevice(CUdeviceptr address) const {
+  return address >= arena_ && address < arena_ + kArena;
+}
+
+// The first that fits, so that addresses are soon given again.
+CUdeviceptr Memory::Place(size_t bytes, size_t alignment) const {
+  CUdeviceptr at = arena_ + kGranularity;
+  for (const auto& [start, range] : ranges_) {
+    if (at + bytes <= start) break;
+    at = std::max(at, (start + range.bytes + alignment - 1) / alignment * alignment);
+  }
+  return at + bytes <= arena_ + kArena - kGranularity ? at : 0;
+}
+
+CUdeviceptr Memory::Add(Mapping mapping) {
+  const std::scoped_lock lock(mutex_);
+  const size_t alignment = mapping.bytes >= kGranularity / 2 ? kGranularity : kSmall;
+  mapping.start = Place(mapping.bytes, alignment);
+  if (mapping.start == 0) return 0;
+  mapping.id = ++ids_;
+  ranges_[mapping.start] = {.bytes = mapping.bytes};
+  const CUdeviceptr start = mapping.start;
+  mappings_[start] = std::move(mapping);
+  return start;
+}
+
+CUdeviceptr Memory::Reserve(size_t bytes, size_t alignment, CUdeviceptr /*a hint*/) {
+  const std::scoped_lock lock(mutex_);
+  const CUdeviceptr start = Place(bytes, std::max(alignment, kGranularity));
+  if (start != 0) ranges_[start] = {.bytes = bytes, .reserved = true};
+  return start;
+}
+
+bool Memory::FreeReservation(CUdeviceptr start, size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = ranges_.find(start);
+  if (found == ranges_.end() || !found->second.reserved || found->second.bytes != bytes) {
+    return false;
+  }
+  const auto next = mappings_.lower_bound(start);
+  if (next != mappings_.end() && next->first < start + bytes) return false;
+  ranges_.erase(found);
+  return true;
+}
+
+bool Memory::MapInto(Mapping mapping) {
+  const std::scoped_lock lock(mutex_);
+  const CUdeviceptr end = mapping.start + mapping.bytes;
+  auto range = ranges_.upper_bound(mapping.start);
+  if (range == ranges_.begin()) return false;
+  --range;
+  if (!range->second.reserved || end > range->first + range->second.bytes) return false;
+  const auto next = mappings_.lower_bound(mapping.start);
+  if (next != mappings_.end() && next->first < end) return false;
+  if (At(mapping.start) != nullptr) return false;
+  mapping.id = ++ids_;
+  const CUdeviceptr start = mapping.start;
+  mappings_[start] = std::move(mapping);
+  return true;
+}
+
+bool Memory::Unmap(CUdeviceptr start, size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto first = mappings_.find(start);
+  auto last = first;
+  CUdeviceptr at = start;
+  for (; last != mappings_.end() && last->first == at && at < start + bytes; ++last) {
+    if (last->second.kind != Kind::kVirtual) return false;
+    at += last->second.bytes;
+  }
+  if (at != start + bytes) return false;
+  mappings_.erase(first, last);
+  return true;
+}
+
+bool Memory::SetAccess(CUdeviceptr start, size_t bytes, int gpu, int flags) {
+  const std::scoped_lock lock(mutex_);
+  const uint64_t bit = uint64_t{1} << gpu;
+  CUdeviceptr at = start;
+  while (at < start + bytes) {
+    const auto found = mappings_.find(at);
+    if (found == mappings_.end() || found->second.kind != Kind::kVirtual) return false;
+    Mapping& mapping = found->second;
+    mapping.readers = (flags & 1) != 0 ? mapping.readers | bit : mapping.readers & ~bit;
+    mapping.writers = (flags & 2) != 0 ? mapping.writers | bit : mapping.writers & ~bit;
+    at += mapping.bytes;
+  }
+  return at == start + bytes;
+}
+
+const Mapping* Memory::At(CUdeviceptr address) const {
+  auto found = mappings_.upper_bound(address);
+  if (found == mappings_.begin()) return nullptr;
+  const Mapping& mapping = (--found)->second;
+  return address < mapping.start + mapping.bytes ? &mapping : nullptr;
+}
+
+std::optional<Mapping> Memory::Find(CUdeviceptr address) const {
+  const std::scoped_lock lock(mutex_);
+  const Mapping* const mapping = At(address);
+  return mapping == nullptr ? std::nullopt : std::optional<Mapping>(*mapping);
+}
+
+bool Memory::Remove(CUdeviceptr start, Kind kind) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = mappings_.find(start);
+  if (found == mappings_.end() || found->second.kind != kind) return false;
+  if (kind != Kind::kImported) found->second.backing->SetFreed();
+  mappings_.erase(found);
+  ranges_.erase(start);
+  return true;
+}
+
+CUdeviceptr Memory::AddReference(ino_t inode, int gpu) {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [start, mapping] : mappings_) {
+    if (mapping.kind == Kind::kImported && mapping.gpu == gpu &&
+        mapping.backing->inode() == inode) {
+      ++mapping.references;
+      return start;
+    }
+  }
+  return 0;
+}
+
+bool Memory::DropReference(CUdeviceptr start) {
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = mappings_.find(start);
+    if (found == mappings_.end() || found->second.kind != Kind::kImported) return false;
+    if (--found->second.references > 0) return true;
+  }
+  return Remove(start, Kind::kImported);
+}
+
+CUresult Memory::AddHost(HostRange range) {
+  const std::scoped_lock lock(mutex_);
+  const auto next = host_.lower_bound(range.start);
+  if (next != host_.end() && next->first < range.start + range.bytes) {
+    return kHostMemoryAlreadyRegistered;
+  }
+  if (next != host_.begin()) {
+    const HostRange& before = std::prev(next)->second;
+    if (before.start + before.bytes > range.start) return kHostMemoryAlreadyRegistered;
+  }
+  range.id = ++ids_;
+  host_[range.start] = range;
+  return kCudaSuccess;
+}
+
+std::optional<HostRange> Memory::FindHost(CUdeviceptr address) const {
+  const std::scoped_lock lock(mutex_);
+  auto found = host_.upper_bound(address);
+  if (found == host_.begin()) return std::nullopt;
+  const HostRange& range = (--found)->second;
+  return address < range.start + range.bytes ? std::optional<HostRange>(range) : std::nullopt;
+}
+
+CUresult Memory::RemoveHost(uintptr_t start, bool registered) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = host_.find(start);
+  if (found == host_.end() || found->second.registered != registered) {
+    return registered ? kHostMemoryNotRegistered : kInvalidValue;
+  }
+  host_.erase(found);
+  return kCudaSuccess;
+}
+
+std::vector<Piece> Memory::Reach(int gpu, CUdeviceptr address, size_t bytes, bool write,
+                                 std::string& why) const {
+  std::vector<Piece> pieces;
+  if (!IsDevice(address)) {
+    if (!FindHost(address) && !IsMapped(address, bytes)) {
+      why = HexOf(address) + " is not mapped";
+      return pieces;
+    }
+    pieces.push_back({reinterpret_cast<uint8_t*>(address), bytes, -1, nullptr});
+    return pieces;
+  }
+  const std::scoped_lock lock(mutex_);
+  const CUdeviceptr end = address + bytes;
+  for (CUdeviceptr at = address; at < end;) {
+    const Mapping* const mapping = At(at);
+    const uint64_t bit = uint64_t{1} << gpu;
+    if (mapping == nullptr) {
+      why = HexOf(at) + " is not mapped";
+    } else if (mapping->kind == Kind::kImported && mapping->backing->freed()) {
+      why = HexOf(at) + " is an import of memory that its owner freed";
+    } else if (mapping->kind == Kind::kVirtual &&
+               ((write ? mapping->writers : mapping->readers) & bit) == 0) {
+      why = HexOf(at) + " is not for GPU " + std::to_string(gpu);
+    } else if (!pieces.empty() && mapping->kind != Kind::kVirtual) {
+      why = HexOf(address) + " and what follows are two allocations";
+    }
+    if (!why.empty()) return {};
+    const size_t skip = at - mapping->start;
+    const size_t part = std::min<size_t>(mapping->bytes - skip, end - at);
+    pieces.push_back({.data = mapping->backing->data() + mapping->offset + skip,
+                      .bytes = part,
+                      .gpu = mapping->backing->gpu(),
+                      .keeps = mapping->backing});
+    at += part;
+  }
+  return pieces;
+}
+
+}  // namespace nccltune::soft

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams, events and host functions.
+#include <utility>
+
+#include "sendrecv/stand_in/cuda_machine.h"
+
+namespace nccltune::soft {
+namespace {
+
+CUresult NewStream(CUstream* handle, unsigned flags) {
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.NewStream(*Current(), flags);
+  all.streams[stream->id()] = stream;
+  *handle = reinterpret_cast<CUstream>(stream->id());
+  return kCudaSuccess;
+}
+
+// What must not be asked of a stream that captures. With the lock.
+bool Invalidates(SoftStream& stream) {
+  if (stream.graph == nullptr) return false;
+  stream.graph->invalid = true;
+  return true;
+}
+
+std::shared_ptr<Event> FindEvent(CUevent event) {
+  Machine& all = Machine::Get();
+  const auto found = all.events.find(reinterpret_cast<uint64_t>(event));
+  return found == all.events.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  SOFT_ENTER_CONTEXT();
+  return NewStream(stream, flags);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int /*priority*/) {
+  SOFT_ENTER_CONTEXT();
+  return NewStream(stream, flags);
+}
+
+// What is in it still runs.
+CUresult cuStreamDestroy_v2(CUstream handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const auto found = all.streams.find(reinterpret_cast<uint64_t>(handle));
+  if (found == all.streams.end()) return kInvalidHandle;
+  found->second->Retire();
+  all.streams.erase(found);
+  return kCudaSuccess;
+}
+
+CUresult cuStreamSynchronize(CUstream handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  std::shared_ptr<SoftStream> stream;
+  {
+    const std::scoped_lock lock(all.mutex);
+    stream = all.Find(handle);
+    if (stream == nullptr) return kInvalidHandle;
+    if (Invalidates(*stream)) return kStreamCaptureUnsupported;
+  }
+  stream->Last().Wait();
+  return stream->context().error;
+}
+
+CUresult cuStreamQuery(CUstream handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  if (Invalidates(*stream)) return kStreamCaptureUnsupported;
+  if (const CUresult error = stream->context().error) return error;
+  return stream->Last().Done() ? kCudaSuccess : kNotReady;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  *context = HandleOf(&stream->context());
+  return kCudaSuccess;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  *id = stream->id() / 0x40;
+  return kCudaSuccess;
+}
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<SoftStream> stream = all.Find(handle);
+  if (stream == nullptr) return kInvalidHandle;
+  *flags = stream->flags();
+  return kCudaSuccess;
+}
+
+CUresult cuEventCreate(CUevent* handle, unsigned /*flags*/) {
+  SOFT_ENTER_CONTEXT();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  auto event = std::make_shared<Event>();
+  event->context = Current();
+  const uint64_t id = all.NextHandle();
+  all.events[id] = std::move(event);
+  *handle = reinterpret_cast<CUevent>(id);
+  return kCudaSuccess;
+}
+
+CUresult cuEventDestroy_v2(CUevent handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  return all.events.erase(reinterpret_cast<uint64_t>(handle)) == 0 ? kInvalidHandle : kCudaSuccess;
+}
+
+CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<Event> event = FindEvent(handle);
+  const std::shared_ptr<SoftStream> stream = all.Find(stream_handle);
+  if (event == nullptr || stream == nullptr || event->context != &stream->context()) {
+    return kInvalidHandle;
+  }
+  if (const CUresult error = stream->context().error) return error;
+  event->graph.reset();
+  event->mark = all.Enqueue(*stream, {});
+  if (stream->graph != nullptr) {
+    Graph& graph = *stream->graph;
+    graph.nodes.back().records = event->graph_mark = ++graph.marks;
+    graph.lane_of_mark[graph.marks] = stream->lane;
+    event->graph = stream->graph;
+  }
+  return kCudaSuccess;
+}
+
+CUresult cuEventSynchronize(CUevent handle) {
+  SOFT_ENTER();
+  Mark mark;
+  Context* context = nullptr;
+  {
+    const std::scoped_lock lock(Machine::Get().mutex);
+    const std::shared_ptr<Event> event = FindEvent(handle);
+    if (event == nullptr) return kInvalidHandle;
+    if (!event->graph.expired()) return kCapturedEvent;
+    mark = event->mark;
+    context = event->context;
+  }
+  mark.Wait();
+  return context->error;
+}
+
+CUresult cuEventQuery(CUevent handle) {
+  SOFT_ENTER();
+  const std::scoped_lock lock(Machine::Get().mutex);
+  const std::shared_ptr<Event> event = FindEvent(handle);
+  if (event == nullptr) return kInvalidHandle;
+  if (!event->graph.expired()) return kCapturedEvent;
+  if (const CUresult error = event->context->error) return error;
+  return event->mark.Done() ? kCudaSuccess : kNotReady;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned /*flags*/) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  const std::shared_ptr<Event> event = FindEvent(handle);
+  const std::shared_ptr<SoftStream> stream = all.Find(stream_handle);
+  if (event == nullptr || stream == nullptr) return kInvalidHandle;
+  if (const CUresult error = stream->context().error) return error;
+  const std::shared_ptr<Graph> graph = event->graph.lock();
+  if (graph == nullptr) {
+    // Under capture an event from outside it is none of its own.
+    if (Invalidates(*stream)) return kStreamCaptureUnsupported;
+    all.Enqueue(*stream, {.after = {event->mark}, .ready = nullptr, .run = nullptr});
+    return kCudaSuccess;
+  }
+  // The stream joins the capture that the event was recorded in.
+  if (stream->graph == nullptr) {
+    stream->graph = graph;
+    stream->lane = graph->lanes.size();
+    graph->lanes.emplace_back(stream);
+    graph->joined.push_back(false);
+  } else if (stream->graph != graph) {
+    stream->graph->invalid = graph->invalid = true;
+    return kStreamCaptureInvalidated;
+  }
+  all.Enqueue(*stream, {});
+  graph->nodes.back().waits_for = event->graph_mark;
+  const size_t from = graph->lane_of_mark[event->graph_mark];
+  if (from != stream->lane) graph->joined[from] = true;
+  return kCudaSuccess;
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  SOFT_ENTER();
+  if (function == nullptr) return kInvalidValue;
+  return EnqueueIn(stream, {.after = {}, .ready = nullptr, .run = [=] { function(data); }});
+}
+
+}  // namespace nccltune::soft

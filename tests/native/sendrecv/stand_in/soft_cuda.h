@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the CUDA driver interface that the stand-in for libcuda.so.1 has, for test programs
+// that link it and for the stand-in itself. Our own declarations of public facts.
+#ifndef NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
+#define NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#define SOFT_EXPORT __attribute__((visibility("default")))
+
+namespace nccltune::soft {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUmemGenericAllocationHandle = unsigned long long;
+using CUhostFn = void (*)(void*);
+
+// CUresult.
+inline constexpr CUresult kCudaSuccess = 0;
+inline constexpr CUresult kInvalidValue = 1;
+inline constexpr CUresult kOutOfMemory = 2;
+inline constexpr CUresult kNotInitialized = 3;
+inline constexpr CUresult kInvalidDevice = 101;
+inline constexpr CUresult kInvalidContext = 201;
+inline constexpr CUresult kPeerAccessUnsupported = 217;
+inline constexpr CUresult kInvalidHandle = 400;
+inline constexpr CUresult kNotFound = 500;
+inline constexpr CUresult kNotReady = 600;
+inline constexpr CUresult kIllegalAddress = 700;
+inline constexpr CUresult kPeerAccessAlreadyEnabled = 704;
+inline constexpr CUresult kHostMemoryAlreadyRegistered = 712;
+inline constexpr CUresult kHostMemoryNotRegistered = 713;
+inline constexpr CUresult kNotSupported = 801;
+inline constexpr CUresult kStreamCaptureUnsupported = 900;
+inline constexpr CUresult kStreamCaptureInvalidated = 901;
+inline constexpr CUresult kStreamCaptureUnmatched = 903;
+inline constexpr CUresult kStreamCaptureUnjoined = 904;
+inline constexpr CUresult kCapturedEvent = 907;
+
+inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kWaitGeq = 0;
+inline constexpr unsigned kWaitEq = 1;
+inline constexpr unsigned kWaitAnd = 2;
+inline constexpr unsigned kWaitNor = 3;
+inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
+
+// CUpointer_attribute and CUmemorytype.
+inline constexpr int kPointerContext = 1;
+inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerDevicePointer = 3;
+inline constexpr int kPointerHostPointer = 4;
+inline constexpr int kPointerBufferId = 7;
+inline constexpr int kPointerIsManaged = 8;
+inline constexpr int kPointerDeviceOrdinal = 9;
+inline constexpr int kPointerLegacyIpcCapable = 10;
+inline constexpr int kPointerRangeStart = 11;
+inline constexpr int kPointerRangeSize = 12;
+inline constexpr int kPointerMapped = 13;
+inline constexpr int kPointerAllowedHandleTypes = 14;
+inline constexpr int kPointerAccessFlags = 16;
+inline constexpr int kPointerMempoolHandle = 17;
+inline constexpr int kPointerMappingSize = 18;
+inline constexpr int kPointerMappingBase = 19;
+inline constexpr unsigned kMemoryHost = 1;
+inline constexpr unsigned kMemoryDevice = 2;
+
+struct CUuuid {
+  char bytes[16];
+};
+
+struct CUipcMemHandle {
+  char reserved[64];
+};
+
+// A union of one struct for each operation; those for values look alike.
+struct CUstreamBatchMemOpParams {
+  int operation;
+  CUdeviceptr address;
+  uint64_t value;  // its low half where 32 bits are meant
+  unsigned flags;
+  CUdeviceptr alias;
+  uint64_t pad;
+};
+inline constexpr int kOpWaitValue32 = 1;
+inline constexpr int kOpWriteValue32 = 2;
+inline constexpr int kOpFlushRemoteWrites = 3;
+inline constexpr int kOpWaitValue64 = 4;
+inline constexpr int kOpWriteValue64 = 5;
+inline constexpr int kOpBarrier = 6;
+
+struct CUmemLocation {
+  int type;  // 1: device
+  int id;
+};
+
+struct CUmemAllocationProp {
+  int type;                  // 1: pinned
+  int requestedHandleTypes;  // 1: POSIX file descriptor
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+};
+
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  int flags;  // 0: none, 1: read, 3: read and write
+};
+
+static_assert(sizeof(CUstreamBatchMemOpParams) == 48 && sizeof(CUmemAllocationProp) == 32);
+static_assert(sizeof(CUmemAccessDesc) == 12 && sizeof(CUipcMemHandle) == 64);
+
+extern "C" {
+SOFT_EXPORT CUresult cuInit(unsigned flags);
+SOFT_EXPORT CUresult cuDriverGetVersion(int* version);
+SOFT_EXPORT CUresult cuGetProcAddress(const char* name, void** function, int version,
+                                      uint64_t flags);
+SOFT_EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int version,
+                                         uint64_t flags, int* status);
+SOFT_EXPORT CUresult cuGetErrorName(CUresult error, const char** name);
+SOFT_EXPORT CUresult cuGetErrorString(CUresult error, const char** text);
+SOFT_EXPORT CUresult cuDeviceGet(CUdevice* device, int ordinal);
+SOFT_EXPORT CUresult cuDeviceGetCount(int* count);
+SOFT_EXPORT CUresult cuDeviceGetName(char* name, int length, CUdevice device);
+SOFT_EXPORT CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device);
+SOFT_EXPORT CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device);
+SOFT_EXPORT CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
+SOFT_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device);
+SOFT_EXPORT CUresult cuDeviceCanAccessPeer(int* can, CUdevice device, CUdevice peer);
+SOFT_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device);
+SOFT_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+SOFT_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active);
+SOFT_EXPORT CUresult cuCtxGetCurrent(CUcontext* context);
+SOFT_EXPORT CUresult cuCtxSetCurrent(CUcontext context);
+SOFT_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context);
+SOFT_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context);
+SOFT_EXPORT CUresult cuCtxGetDevice(CUdevice* device);
+SOFT_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id);
+SOFT_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
+SOFT_EXPORT CUresult cuCtxSynchronize();
+
+SOFT_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned flags);
+SOFT_EXPORT CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority);
+SOFT_EXPORT CUresult cuStreamDestroy_v2(CUstream stream);
+SOFT_EXPORT CUresult cuStreamSynchronize(CUstream stream);
+SOFT_EXPORT CUresult cuStreamQuery(CUstream stream);
+SOFT_EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext* context);
+SOFT_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id);
+SOFT_EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned* flags);
+SOFT_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int* status);
+SOFT_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+SOFT_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph);
+SOFT_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
+                                                 unsigned long long flags);
+SOFT_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+SOFT_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec);
+SOFT_EXPORT CUresult cuGraphDestroy(CUgraph graph);
+SOFT_EXPORT CUresult cuEventCreate(CUevent* event, unsigned flags);
+SOFT_EXPORT CUresult cuEventDestroy_v2(CUevent event);
+SOFT_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream);
+SOFT_EXPORT CUresult cuEventSynchronize(CUevent event);
+SOFT_EXPORT CUresult cuEventQuery(CUevent event);
+SOFT_EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
+SOFT_EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data);
+SOFT_EXPORT CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                            unsigned flags);
+SOFT_EXPORT CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                             unsigned flags);
+SOFT_EXPORT CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
+                                            unsigned flags);
+SOFT_EXPORT CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
+                                             unsigned flags);
+SOFT_EXPORT CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
+                                           CUstreamBatchMemOpParams* operations, unsigned flags);
+
+SOFT_EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+SOFT_EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                          CUstream stream);
+SOFT_EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes,
+                                          CUstream stream);
+SOFT_EXPORT CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes,
+                                          CUstream stream);
+SOFT_EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes);
+SOFT_EXPORT CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes);
+SOFT_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count);
+SOFT_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
+                                     CUstream stream);
+SOFT_EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                                      CUstream stream);
+
+SOFT_EXPORT CUresult cuMemGetInfo_v2(size_t* free, size_t* total);
+SOFT_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes);
+SOFT_EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer);
+SOFT_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream stream);
+SOFT_EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream);
+SOFT_EXPORT CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags);
+SOFT_EXPORT CUresult cuMemFreeHost(void* pointer);
+SOFT_EXPORT CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags);
+SOFT_EXPORT CUresult cuMemHostUnregister(void* pointer);
+SOFT_EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* pointer,
+                                                  unsigned flags);
+SOFT_EXPORT CUresult cuPointerGetAttribute(void* data, int attribute, CUdeviceptr pointer);
+SOFT_EXPORT CUresult cuPointerGetAttributes(unsigned count, int* attributes, void** data,
+                                            CUdeviceptr pointer);
+SOFT_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer);
+SOFT_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer);
+SOFT_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle handle,
+                                           unsigned flags);
+SOFT_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr pointer);
+
+SOFT_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
+                                 const CUmemAllocationProp* prop, unsigned long long flags);
+SOFT_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+SOFT_EXPORT CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment,
+                                         CUdeviceptr wanted, unsigned long long flags);
+SOFT_EXPORT CUresult cuMemAddressFree(CUdeviceptr pointer, size_t bytes);
+SOFT_EXPORT CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
+                              CUmemGenericAllocationHandle handle, unsigned long long flags);
+SOFT_EXPORT CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes);
+SOFT_EXPORT CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes,
+                                    const CUmemAccessDesc* access, size_t count);
+SOFT_EXPORT CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle,
+                                                  int type, unsigned long long flags);
+SOFT_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
+                                                    void* shareable, int type);
+SOFT_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle,
+                                                 void* pointer);
+SOFT_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                            CUmemGenericAllocationHandle handle);
+SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* prop,
+                                                   int option);
+
+// Not of CUDA: what a kernel on that GPU reads and writes, from a host function. False: an address
+// that it cannot reach, which is an error of the context.
+SOFT_EXPORT bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes);
+SOFT_EXPORT bool softCudaWrite(CUdevice gpu, CUdeviceptr to, const void* from, size_t bytes);
+}
+
+}  // namespace nccltune::soft
+
+#endif  // NCCLTUNE_TESTS_SENDRECV_STAND_IN_SOFT_CUDA_H_
