@@ -60,7 +60,8 @@ struct Native {
 };
 
 // The application's calls; each goes to NCCL as it is where it is not overridden. Called by many
-// threads at once. A call that the real NCCL lacks never comes. What a method throws ends as
+// threads at once, and by a process that was forked. A call that the real NCCL lacks never comes,
+// and communicators come whose making was not seen. What a method throws ends as
 // ncclInternalError. The one of a process is never destroyed.
 class Interceptor {
  public:
@@ -105,7 +106,8 @@ class Interceptor {
 };
 
 // Of whoever links the shell. Once a process, at the first call of NCCL, by the thread that makes
-// it. Null: everything goes straight to NCCL. `native` lives as long as the process.
+// it while all others wait, so not for long. Null: everything goes straight to NCCL. `native` lives
+// as long as the interceptor.
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native);
 
 }  // namespace nccltune::sendrecv

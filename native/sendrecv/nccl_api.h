@@ -12,7 +12,7 @@
 
 namespace nccltune::sendrecv::nccl {
 
-using Result = abi::Result;                  // ncclResult_t
+using abi::Result;                           // ncclResult_t
 inline constexpr auto kTimeout = Result{8};  // ncclTimeout, since 2.32
 
 using Comm = struct OpaqueComm*;       // ncclComm_t
