@@ -21,7 +21,7 @@ constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 15> kSettings = {{
+constexpr std::array<Setting, 18> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -97,6 +97,26 @@ constexpr std::array<Setting, 15> kSettings = {{
      "path",
      "",
      "The NCCL that nccltune's library stands before. Not set: it is found.",
+     {}},
+    {"NCCLTUNE_SENDRECV_FROM",
+     "256K to 1024M",
+     "2M",
+     "Bytes from which on a message is worth a copy engine.",
+     {},
+     {.least = 256U << 10U, .most = 1024U << 20U, .units = true}},
+    {"NCCLTUNE_SENDRECV_EAGER",
+     "0 to 1024M",
+     "64M",
+     "Bytes up to which a send must end before its receive begins, as NCCL's buffers allow; as "
+     "much "
+     "memory is taken for each peer that this happens with. 0: no program relies on it.",
+     {},
+     {.least = 0, .most = 1024U << 20U, .units = true}},
+    {"NCCLTUNE_SENDRECV_STATS",
+     "path",
+     "",
+     "Where a process says at its end how its messages went, by lines added to the file; - is "
+     "standard error. Not set: nowhere.",
      {}},
 }};
 

@@ -32,6 +32,9 @@ enum class SettingId {
   kNetZeroCopy,
   kSendrecv,
   kSendrecvNccl,
+  kSendrecvFrom,
+  kSendrecvEager,
+  kSendrecvStats,
 };
 
 // What a setting of numbers may be.

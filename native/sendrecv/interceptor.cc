@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is done with the application's calls of NCCL.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <iomanip>
 #include <map>
 #include <memory>
 #include <random>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/content_hash.h"
+#include "common/settings.h"
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/counts.h"
@@ -71,9 +72,9 @@ struct OpenGroup {
 
 class SendRecv final : public Interceptor {
  public:
-  SendRecv(Mode mode, const Native& native) : Interceptor(native) {
-    options_.dry_run = mode == Mode::kDryRun;
-  }
+  SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {}
+
+  const Counts& counts() const { return counts_; }
 
   nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
     const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
@@ -327,17 +328,56 @@ class SendRecv final : public Interceptor {
     return ended.empty();
   }
 
-  Options options_;
+  const Options options_;
   Counts counts_;
   std::shared_mutex mutex_;
   std::map<nccl::Comm, Shared> communicators_;
   std::vector<Shared> ended_;
 };
 
+Options ReadOptions(Mode mode) {
+  std::vector<std::string> problems;
+  Options options;
+  options.dry_run = mode == Mode::kDryRun;
+  options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
+  options.policy.eager_limit =
+      ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
+  options.policy.loose = options.policy.eager_limit == 0;
+  for (const std::string& problem : problems) Warn(problem);
+  return options;
+}
+
+// Of the one in a process, at its end.
+const Counts* g_counts = nullptr;
+
+void SayCounts() {
+  const std::string path = ReadPath(SettingId::kSendrecvStats);
+  std::string words;
+  std::istringstream lines(g_counts->Words());
+  for (std::string line; std::getline(lines, line);) {
+    words += "nccltune sendrecv: process " + std::to_string(getpid()) + ": " + line + "\n";
+  }
+  const int file = path == "-"
+                       ? dup(STDERR_FILENO)
+                       : open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) {
+    Warn("NCCLTUNE_SENDRECV_STATS: " + path + ": " + std::strerror(errno));
+    return;
+  }
+  // In one piece: ranks share the file.
+  if (write(file, words.data(), words.size()) < 0) Warn(path + ": " + std::strerror(errno));
+  close(file);
+}
+
 }  // namespace
 
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
-  return std::make_unique<SendRecv>(mode, native);
+  auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
+  if (!ReadPath(SettingId::kSendrecvStats).empty()) {
+    g_counts = &made->counts();
+    std::atexit(&SayCounts);
+  }
+  return made;
 }
 
 }  // namespace nccltune::sendrecv

@@ -81,11 +81,16 @@ TEST(Shell, ForwardsTheFirstCallWithAllItsArguments) {
   EXPECT_EQ(AsNccl("firsts", kAsNcclFolder), Called("first "));
 }
 
-TEST(Shell, TheShippedInterceptorForwards) {
+// On a machine with GPUs there is nothing to say.
+TEST(Shell, TheShippedInterceptorForwardsAndSaysOnceWhyWithoutAGpu) {
   const std::string well = "init well, id well\nsend 0, count well\n";
-  for (const char* const mode : {"1", "verify", "dry-run"}) {
-    EXPECT_EQ(Preloaded("typed", SHELL, {{"NCCLTUNE_SENDRECV", mode}}), well) << mode;
-    EXPECT_EQ(AsNccl("typed", kAsNcclFolder, {{"NCCLTUNE_SENDRECV", mode}}), well) << mode;
+  for (const char* const mode : {"1", "dry-run"}) {
+    for (std::string said : {Preloaded("typed", SHELL, {{"NCCLTUNE_SENDRECV", mode}}),
+                             AsNccl("typed", kAsNcclFolder, {{"NCCLTUNE_SENDRECV", mode}})}) {
+      const size_t warning = said.find("NCCL carries all sends and receives: ");
+      if (warning != std::string::npos) said.erase(0, said.find('\n', warning) + 1);
+      EXPECT_EQ(said, well) << mode;
+    }
   }
 }
 
