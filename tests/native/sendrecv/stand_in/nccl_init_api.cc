@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators: how they begin and end.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "sendrecv/stand_in/nccl_api.h"
+#include "sendrecv/stand_in/nccl_group.h"
+
+namespace nccltune::soft {
+namespace {
+
+static_assert(sizeof(Place) <= sizeof(ncclUniqueId));
+
+bool IsBlocking(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
+
+ncclResult_t Begin(ncclComm_t* out, int ranks, const ncclUniqueId& id, int rank,
+                   const ncclConfig_t* config) {
+  *out = nullptr;
+  if (ranks < 1 || rank < 0 || rank >= ranks) return FailGroup(kNcclInvalidArgument);
+  Place place;
+  std::memcpy(&place, id.internal, sizeof place);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = IsBlocking(config);
+  *out = HandleOf(comm);
+  return AddJoin(comm, [comm, place, ranks, rank] { return Join(*comm, place, ranks, rank); });
+}
+
+ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclComm_t* out,
+                         const ncclConfig_t* config) {
+  *out = nullptr;
+  const InContext context(parent->context);
+  const std::shared_ptr<Comm> comm = NewComm();
+  if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
+  comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
+  if (vote.color >= 0) *out = HandleOf(comm);
+  return AddJoin(comm, [parent, comm, vote = std::move(vote)] {
+    const ncclResult_t result = JoinByVote(*parent, vote, *comm);
+    if (vote.color < 0) ForgetComm(comm);
+    return result;
+  });
+}
+
+// What it enqueued ends first.
+ncclResult_t End(const std::shared_ptr<Comm>& comm) {
+  const CUresult result = cuEventSynchronize(comm->last);
+  ForgetComm(comm);
+  return result == kCudaSuccess || comm->aborted
+             ? kNcclSuccess
+             : Fail(kNcclUnhandledCudaError, "CUDA error " + std::to_string(result));
+}
+
+}  // namespace
+
+SOFT_NCCL(ncclGetUniqueId, (ncclUniqueId * id)) {
+  SOFT_NCCL_ENTER();
+  Place place;
+  if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
+  *id = {};
+  std::memcpy(id->internal, &place, sizeof place);
+  return kNcclSuccess;
+}
+
+SOFT_NCCL(ncclCommInitRank, (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank)) {
+  SOFT_NCCL_ENTER();
+  return Begin(comm, ranks, id, rank, nullptr);
+}
+
+SOFT_NCCL(ncclCommInitRankConfig,
+          (ncclComm_t * comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  return Begin(comm, ranks, id, rank, config);
+}
+
+SOFT_NCCL(ncclCommInitRankScalable, (ncclComm_t * comm, int ranks, int rank, int ids,
+                                     ncclUniqueId* id, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  if (ids < 1 || ids > ranks) return FailGroup(kNcclInvalidArgument);
+  return Begin(comm, ranks, id[0], rank, config);
+}
+
+SOFT_NCCL(ncclCommInitAll, (ncclComm_t * comms, int gpus, const int* list)) {
+  SOFT_NCCL_ENTER();
+  Place place;
+  if (gpus < 1) return kNcclInvalidArgument;
+  if (!Segment::Create(place)) return Fail(kNcclSystemError, "no memory for a segment");
+  ncclUniqueId id = {};
+  std::memcpy(id.internal, &place, sizeof place);
+  if (cuInit(0) != kCudaSuccess) return kNcclUnhandledCudaError;
+  StartGroup();
+  for (int rank = 0; rank < gpus; ++rank) {
+    CUcontext context = nullptr;
+    const int gpu = list == nullptr ? rank : list[rank];
+    if (cuDevicePrimaryCtxRetain(&context, gpu) != kCudaSuccess) {
+      FailGroup(Fail(kNcclUnhandledCudaError, "no such GPU"));
+      break;
+    }
+    const InContext in(context);
+    Begin(&comms[rank], gpus, id, rank, nullptr);
+  }
+  return EndGroup();
+}
+
+SOFT_NCCL(ncclCommSplit,
+          (ncclComm_t handle, int color, int key, ncclComm_t* made, ncclConfig_t* config)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || color < kNcclNoColor) return FailGroup(kNcclInvalidArgument);
+  Vote vote;
+  vote.round = ++parent->splits;
+  for (int rank = 0; rank < parent->ranks; ++rank) vote.voters.push_back(rank);
+  vote.color = color;
+  vote.key = key;
+  return BeginByVote(parent, std::move(vote), made, config);
+}
+
+SOFT_NCCL(ncclCommShrink, (ncclComm_t handle, int* excluded, int count, ncclComm_t* made,
+                           ncclConfig_t* config, int flags)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> parent = ReadyComm(handle);
+  if (parent == nullptr || excluded == nullptr || count < 1) return FailGroup(kNcclInvalidArgument);
+  Vote vote;
+  vote.shrink = true;
+  vote.round = ++parent->shrinks;
+  for (int rank = 0; rank < parent->ranks; ++rank) {
+    if (std::find(excluded, excluded + count, rank) == excluded + count) {
+      vote.voters.push_back(rank);
+    }
+  }
+  if (std::ranges::find(vote.voters, parent->rank) == vote.voters.end()) {
+    return FailGroup(Fail(kNcclInvalidArgument, "an excluded rank must not call it"));
+  }
+  vote.key = parent->rank;
+  if ((flags & kNcclShrinkAbort) != 0) {
+    // Its kernels end; the parent itself stays until it is destroyed.
+    parent->aborted = true;
+    cuEventSynchronize(parent->last);
+    parent->aborted = false;
+  }
+  return BeginByVote(parent, std::move(vote), made, config);
+}
+
+SOFT_NCCL(ncclCommFinalize, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  const std::shared_ptr<Comm> comm = ReadyComm(handle);
+  if (comm == nullptr || comm->finalized.exchange(true)) return kNcclInvalidArgument;
+  return cuEventSynchronize(comm->last) == kCudaSuccess ? kNcclSuccess : kNcclUnhandledCudaError;
+}
+
+SOFT_NCCL(ncclCommDestroy, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  return comm == nullptr ? kNcclInvalidArgument : End(comm);
+}
+
+SOFT_NCCL(ncclCommAbort, (ncclComm_t handle)) {
+  SOFT_NCCL_ENTER();
+  if (handle == nullptr) return kNcclSuccess;
+  const std::shared_ptr<Comm> comm = FindComm(handle);
+  if (comm == nullptr) return kNcclInvalidArgument;
+  comm->aborted = true;
+  return End(comm);
+}
+
+}  // namespace nccltune::soft

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/stand_in/nccl_kernel.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "sendrecv/stand_in/cuda_options.h"
+
+namespace nccltune::soft {
+namespace {
+
+constexpr size_t kChunk = size_t{32} << 10;
+constexpr size_t kMostAtOnce = size_t{256} << 10;
+
+void Report(Comm& comm, const std::string& what) {
+  comm.error = kNcclInternalError;
+  std::fprintf(stderr, "soft nccl: process %d, rank %d: %s\n", static_cast<int>(getpid()),
+               comm.rank, what.c_str());
+}
+
+// A message on its way; each has its length before it.
+class Transfer {
+ public:
+  Transfer(Comm& comm, const Task& task)
+      : comm_(comm),
+        task_(task),
+        pipe_(task.kind == TaskKind::kSend ? comm.segment->Messages(comm.rank, task.peer)
+                                           : comm.segment->Messages(task.peer, comm.rank)) {}
+
+  bool Over() const { return moved_ == task_.bytes; }
+  // True: something moved.
+  bool Advance() { return task_.kind == TaskKind::kSend ? Send() : Receive(); }
+
+ private:
+  bool Send() {
+    uint8_t* at = nullptr;
+    if (length_ < sizeof(uint64_t)) {
+      const uint64_t bytes = task_.bytes;
+      const size_t part = pipe_.ToWrite(sizeof bytes - length_, at);
+      std::memcpy(at, reinterpret_cast<const uint8_t*>(&bytes) + length_, part);
+      length_ += part;
+      pipe_.Wrote(part, false);
+      return part > 0;
+    }
+    const size_t part = pipe_.ToWrite(std::min(task_.bytes - moved_, kMostAtOnce), at);
+    if (part == 0) return false;
+    // A GPU with an error stops: the context says so.
+    if (!softCudaRead(comm_.gpu, task_.from + moved_, at, part))
+      comm_.error = kNcclUnhandledCudaError;
+    pipe_.Wrote(part, true);
+    moved_ += part;
+    return true;
+  }
+
+  bool Receive() {
+    uint8_t* at = nullptr;
+    if (length_ < sizeof(uint64_t)) {
+      const size_t part = pipe_.ToRead(sizeof bytes_there_ - length_, at);
+      std::memcpy(reinterpret_cast<uint8_t*>(&bytes_there_) + length_, at, part);
+      length_ += part;
+      pipe_.Read(part, false);
+      if (length_ == sizeof(uint64_t) && bytes_there_ != task_.bytes) {
+        Report(comm_, "a message of " + std::to_string(bytes_there_) + " bytes from rank " +
+                          std::to_string(task_.peer) + " for a receive of " +
+                          std::to_string(task_.bytes));
+      }
+      return part > 0;
+    }
+    const size_t part = pipe_.ToRead(std::min(task_.bytes - moved_, kMostAtOnce), at);
+    if (part == 0) return false;
+    if (!softCudaWrite(comm_.gpu, task_.to + moved_, at, part))
+      comm_.error = kNcclUnhandledCudaError;
+    pipe_.Read(part, true);
+    moved_ += part;
+    return true;
+  }
+
+  Comm& comm_;
+  const Task& task_;
+  PipeEnd pipe_;
+  size_t length_ = 0;  // bytes of it
+  uint64_t bytes_there_ = 0;
+  size_t moved_ = 0;
+};
+
+bool Stops(const Comm& comm) { return comm.aborted || comm.error != 0; }
+
+// Messages with one peer in order, everything else at once.
+void RunMessages(Comm& comm, const std::vector<Task>& tasks) {
+  std::map<std::pair<int, TaskKind>, std::vector<Transfer>> rows;
+  for (const Task& task : tasks) {
+    const bool message = task.kind == TaskKind::kSend || task.kind == TaskKind::kReceive;
+    if (message && task.bytes > 0) rows[{task.peer, task.kind}].emplace_back(comm, task);
+  }
+  std::map<std::pair<int, TaskKind>, size_t> next;
+  Patience patience;
+  for (bool over = false; !over && !Stops(comm);) {
+    over = true;
+    bool moved = false;
+    for (auto& [key, row] : rows) {
+      size_t& at = next[key];
+      if (at == row.size()) continue;
+      over = false;
+      if (row[at].Advance()) moved = true;
+      if (row[at].Over()) ++at;
+    }
+    if (moved) {
+      patience = {};
+    } else if (!over) {
+      patience.Sleep();
+    }
+  }
+}
+
+// All of it, or false: the communicator stops.
+bool Put(Comm& comm, int peer, const uint8_t* data, size_t bytes) {
+  PipeEnd pipe = comm.segment->Collective(comm.rank, peer);
+  Patience patience;
+  while (bytes > 0) {
+    if (Stops(comm)) return false;
+    uint8_t* at = nullptr;
+    const size_t part = pipe.ToWrite(bytes, at);
+    if (part == 0) patience.Sleep();
+    std::memcpy(at, data, part);
+    pipe.Wrote(part, true);
+    data += part;
+    bytes -= part;
+  }
+  return true;
+}
+
+bool Take(Comm& comm, int peer, uint8_t* data, size_t bytes) {
+  PipeEnd pipe = comm.segment->Collective(peer, comm.rank);
+  Patience patience;
+  while (bytes > 0) {
+    if (Stops(comm)) return false;
+    uint8_t* at = nullptr;
+    const size_t part = pipe.ToRead(bytes, at);
+    if (part == 0) patience.Sleep();
+    std::memcpy(data, at, part);
+    pipe.Read(part, true);
+    data += part;
+    bytes -= part;
+  }
+  return true;
+}
+
+template <typename Element>
+void AddAs(uint8_t* sum, const uint8_t* more, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += sizeof(Element)) {
+    Element left;
+    Element right;
+    std::memcpy(&left, sum + at, sizeof left);
+    std::memcpy(&right, more + at, sizeof right);
+    left = static_cast<Element>(left + right);
+    std::memcpy(sum + at, &left, sizeof left);
+  }
+}
+
+void Add(ncclDataType_t type, uint8_t* sum, const uint8_t* more, size_t bytes) {
+  switch (type) {
+    case kNcclInt8:
+    case kNcclUint8:
+      return AddAs<uint8_t>(sum, more, bytes);
+    case kNcclInt32:
+      return AddAs<uint32_t>(sum, more, bytes);
+    case kNcclUint64:
+      return AddAs<uint64_t>(sum, more, bytes);
+    case kNcclFloat32:
+      return AddAs<float>(sum, more, bytes);
+    default:
+      return AddAs<double>(sum, more, bytes);
+  }
+}
+
+// In the order of ranks, so that all have the same.
+bool ReduceChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
+  std::vector<uint8_t> mine(bytes);
+  if (!softCudaRead(comm.gpu, task.from + at, mine.data(), bytes)) return false;
+  for (int peer = 0; peer < comm.ranks; ++peer) {
+    if (peer != comm.rank && !Put(comm, peer, mine.data(), bytes)) return false;
+  }
+  std::vector<uint8_t> sum(bytes);
+  std::vector<uint8_t> other(bytes);
+  for (int peer = 0; peer < comm.ranks; ++peer) {
+    if (peer != comm.rank && !Take(comm, peer, other.data(), bytes)) return false;
+    const std::vector<uint8_t>& part = peer == comm.rank ? mine : other;
+    if (peer == 0) {
+      sum = part;
+    } else {
+      Add(task.type, sum.data(), part.data(), bytes);
+    }
+  }
+  return softCudaWrite(comm.gpu, task.to + at, sum.data(), bytes);
+}
+
+bool BroadcastChunk(Comm& comm, const Task& task, size_t at, size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  if (comm.rank != task.peer) {
+    return Take(comm, task.peer, data.data(), bytes) &&
+           softCudaWrite(comm.gpu, task.to + at, data.data(), bytes);
+  }
+  if (!softCudaRead(comm.gpu, task.from + at, data.data(), bytes)) return false;
+  for (int peer = 0; peer < comm.ranks; ++peer) {
+    if (peer != comm.rank && !Put(comm, peer, data.data(), bytes)) return false;
+  }
+  return softCudaWrite(comm.gpu, task.to + at, data.data(), bytes);
+}
+
+void RunCollective(Comm& comm, const Task& task) {
+  for (size_t at = 0; at < task.bytes && !Stops(comm); at += kChunk) {
+    const size_t bytes = std::min(kChunk, task.bytes - at);
+    const bool went = task.kind == TaskKind::kAllReduce ? ReduceChunk(comm, task, at, bytes)
+                                                        : BroadcastChunk(comm, task, at, bytes);
+    if (!went && !Stops(comm)) comm.error = kNcclUnhandledCudaError;
+  }
+}
+
+void Run(void* data) {
+  auto* const kernel = static_cast<Kernel*>(data);
+  const std::shared_ptr<Comm> comm = kernel->comm;
+  for (const Task& task : kernel->tasks) {
+    if (task.kind == TaskKind::kAllReduce || task.kind == TaskKind::kBroadcast) {
+      RunCollective(*comm, task);
+    }
+  }
+  RunMessages(*comm, kernel->tasks);
+  if (kernel->captured) return;
+  std::unique_ptr<Kernel> done;
+  const std::scoped_lock lock(comm->mutex);
+  const auto found = comm->kernels.find(kernel);
+  if (found == comm->kernels.end()) return;
+  done = std::move(found->second);
+  comm->kernels.erase(found);
+}
+
+// `later` goes on after what is in `earlier` now.
+CUresult Order(CUstream later, CUstream earlier) {
+  if (later == earlier) return kCudaSuccess;
+  CUevent event = nullptr;
+  CUresult result = cuEventCreate(&event, 0);
+  if (result != kCudaSuccess) return result;
+  result = cuEventRecord(event, earlier);
+  if (result == kCudaSuccess) result = cuStreamWaitEvent(later, event, 0);
+  cuEventDestroy_v2(event);
+  return result;
+}
+
+CUresult Enqueue(Comm& comm, Kernel* kernel, const std::vector<CUstream>& streams) {
+  const CUstream first = streams.front();
+  for (const CUstream each : streams) {
+    if (const CUresult result = Order(first, each)) return result;
+  }
+  if (!kernel->captured) {
+    if (const CUresult result = cuStreamWaitEvent(first, comm.last, 0)) return result;
+  }
+  if (const CUresult result = cuLaunchHostFunc(first, Run, kernel)) return result;
+  if (!kernel->captured) {
+    if (const CUresult result = cuEventRecord(comm.last, first)) return result;
+  }
+  for (const CUstream each : streams) {
+    if (const CUresult result = Order(each, first)) return result;
+  }
+  return kCudaSuccess;
+}
+
+}  // namespace
+
+size_t SizeOf(ncclDataType_t type) {
+  constexpr size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type < 0 || type >= static_cast<int>(std::size(kSizes)) ? 0 : kSizes[type];
+}
+
+bool CanAdd(ncclDataType_t type) {
+  return type == kNcclInt8 || type == kNcclUint8 || type == kNcclInt32 || type == kNcclUint64 ||
+         type == kNcclFloat32 || type == kNcclFloat64;
+}
+
+ncclResult_t Launch(const std::shared_ptr<Comm>& comm, std::vector<Task> tasks) {
+  std::vector<CUstream> streams;
+  for (const Task& task : tasks) {
+    if (std::ranges::find(streams, task.stream) == streams.end()) streams.push_back(task.stream);
+  }
+  const InContext context(comm->context);
+  auto kernel = std::make_unique<Kernel>();
+  int capturing = 0;
+  if (cuStreamIsCapturing(streams.front(), &capturing) != kCudaSuccess) {
+    return Fail(kNcclUnhandledCudaError, "no such stream");
+  }
+  kernel->captured = capturing != 0;
+  kernel->comm = comm;
+  kernel->tasks = std::move(tasks);
+  const std::scoped_lock lock(comm->mutex);
+  Kernel* const raw = kernel.get();
+  comm->kernels[raw] = std::move(kernel);
+  const CUresult result = Enqueue(*comm, raw, streams);
+  if (result == kCudaSuccess) return kNcclSuccess;
+  return Fail(kNcclUnhandledCudaError, "CUDA error " + std::to_string(result));
+}
+
+}  // namespace nccltune::soft

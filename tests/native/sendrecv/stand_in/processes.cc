@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/stand_in/processes.h"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+namespace nccltune::soft {
+namespace {
+
+constexpr unsigned kLimitSeconds = 60;
+
+}  // namespace
+
+Ranks::Ranks(int count) : count_(count) {
+  void* const shared =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) std::abort();
+  shared_ = static_cast<Shared*>(shared);
+}
+
+Ranks::~Ranks() { munmap(shared_, sizeof(Shared)); }
+
+void Ranks::Run(const std::function<void(int)>& body, int killed) {
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < count_; ++rank) {
+    const pid_t process = fork();
+    if (process == 0) {
+      // What hangs ends, with the rank's number in the report.
+      alarm(kLimitSeconds);
+      body(rank);
+      std::exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    ASSERT_GT(process, 0);
+    processes.push_back(process);
+  }
+  for (int rank = 0; rank < count_; ++rank) {
+    int status = 0;
+    ASSERT_EQ(waitpid(processes[static_cast<size_t>(rank)], &status, 0),
+              processes[static_cast<size_t>(rank)]);
+    if (rank == killed) {
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "rank " << rank;
+    } else {
+      EXPECT_TRUE(WIFEXITED(status)) << "rank " << rank << ": signal " << WTERMSIG(status);
+      EXPECT_EQ(WEXITSTATUS(status), 0) << "rank " << rank;
+    }
+  }
+}
+
+void Ranks::Meet(int without) {
+  ++meetings_;
+  shared_->arrived.fetch_add(1);
+  const int all = (count_ - without) * meetings_;
+  EXPECT_TRUE(Soon([&] { return shared_->arrived.load() >= all; })) << "others did not come";
+}
+
+bool Soon(const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return true;
+}
+
+void UseGpu(int gpu) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuInit(0), kCudaSuccess);
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, gpu), kCudaSuccess);
+  ASSERT_EQ(cuCtxSetCurrent(context), kCudaSuccess);
+}
+
+std::vector<uint8_t> Pattern(size_t bytes, int seed) {
+  std::vector<uint8_t> data(bytes);
+  uint32_t state = static_cast<uint32_t>(seed) * 2654435761U + 1;
+  for (uint8_t& each : data) {
+    state = state * 1664525U + 1013904223U;
+    each = static_cast<uint8_t>(state >> 24U);
+  }
+  return data;
+}
+
+CUdeviceptr Fill(size_t bytes, int seed) {
+  CUdeviceptr address = 0;
+  EXPECT_EQ(cuMemAlloc_v2(&address, bytes), kCudaSuccess);
+  const std::vector<uint8_t> data =
+      seed < 0 ? std::vector<uint8_t>(bytes, 0xEE) : Pattern(bytes, seed);
+  EXPECT_EQ(cuMemcpyHtoD_v2(address, data.data(), bytes), kCudaSuccess);
+  return address;
+}
+
+std::vector<uint8_t> Fetch(CUdeviceptr address, size_t bytes) {
+  std::vector<uint8_t> data(bytes);
+  EXPECT_EQ(cuMemcpyDtoH_v2(data.data(), address, bytes), kCudaSuccess);
+  return data;
+}
+
+ncclComm_t Init(Ranks& ranks, int count, int rank) {
+  UseGpu(rank);
+  if (rank == 0) {
+    EXPECT_EQ(ncclGetUniqueId(&ranks.shared().id), kNcclSuccess);
+  }
+  ranks.Meet();
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&comm, count, ranks.shared().id, rank), kNcclSuccess)
+      << ncclGetLastError(nullptr);
+  return comm;
+}
+
+}  // namespace nccltune::soft
