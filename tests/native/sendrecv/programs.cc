@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/programs.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+namespace nccltune::sendrecv {
+namespace {
+
+bool SameLane(const Sent& a, const Sent& b) {
+  return a.comm == b.comm && a.from == b.from && a.to == b.to;
+}
+
+// Receives that come later than their place, as far as a message of the same lane behind them.
+void Delay(std::mt19937_64& random, uint64_t eager, const std::vector<Sent>& messages,
+           std::vector<Call>* calls) {
+  for (size_t i = calls->size(); i-- > 0;) {
+    const Call call = (*calls)[i];
+    const Sent& sent = messages[call.message];
+    if (call.role == Role::kSender || sent.bytes > eager || random() % 2 == 0) continue;
+    size_t to = i;
+    const size_t most = i + random() % 6;
+    while (to + 1 < calls->size() && to < most) {
+      const Call& next = (*calls)[to + 1];
+      if (next.role == Role::kReceiver && SameLane(messages[next.message], sent)) break;
+      (*calls)[to] = next;
+      ++to;
+    }
+    (*calls)[to] = call;
+  }
+}
+
+std::vector<Step> Grouped(std::mt19937_64& random, const Program& program,
+                          const std::vector<Call>& calls) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < calls.size();) {
+    const size_t count =
+        std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % 4 : 1);
+    Step step = {.stream = random() % program.streams, .calls = {}};
+    for (size_t k = 0; k < count; ++k) step.calls.push_back(calls[i + k]);
+    // Of two lanes any may be named first.
+    for (size_t k = 0; k + 1 < count; ++k) {
+      const Call& one = step.calls[k];
+      const Call& other = step.calls[k + 1];
+      const bool same = one.role == other.role &&
+                        SameLane(program.messages[one.message], program.messages[other.message]);
+      if (!same && random() % 2 == 0) std::swap(step.calls[k], step.calls[k + 1]);
+    }
+    steps.push_back(std::move(step));
+    i += count;
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::string Words(const Program& program) {
+  std::ostringstream text;
+  for (size_t i = 0; i < program.messages.size(); ++i) {
+    const Sent& sent = program.messages[i];
+    text << "message " << i << ": communicator " << sent.comm << ", rank " << sent.from
+         << " to rank " << sent.to << ", " << sent.bytes
+         << (sent.captured ? " bytes, captured\n" : " bytes\n");
+  }
+  for (size_t rank = 0; rank < program.ranks; ++rank) {
+    text << "rank " << rank << ":";
+    for (const Step& step : program.steps[rank]) {
+      text << " s" << step.stream << "{";
+      for (const Call& call : step.calls) {
+        text << (call.role == Role::kSender ? " >" : " <") << call.message;
+      }
+      text << " }";
+    }
+    text << "\n";
+  }
+  return text.str();
+}
+
+Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Sizes& sizes) {
+  Program program;
+  program.ranks = 2 + random() % 3;
+  program.streams = 1 + random() % 2;
+  const size_t comms = 1 + random() % 2;
+  std::vector<std::vector<Call>> calls(program.ranks);
+  for (size_t i = 0; i < messages; ++i) {
+    Sent sent;
+    sent.comm = random() % comms;
+    sent.from = random() % program.ranks;
+    sent.to = (sent.from + 1 + random() % (program.ranks - 1)) % program.ranks;
+    const uint64_t special[] = {sizes.floor - 1, sizes.floor, sizes.eager, sizes.eager + 1,
+                                sizes.largest};
+    sent.bytes = random() % 2 == 0 ? special[random() % 5] : 1 + random() % sizes.largest;
+    sent.captured = random() % 50 == 0;
+    program.messages.push_back(sent);
+    calls[sent.from].push_back({.role = Role::kSender, .message = i});
+    calls[sent.to].push_back({.role = Role::kReceiver, .message = i});
+  }
+  for (size_t rank = 0; rank < program.ranks; ++rank) {
+    if (eager) Delay(random, sizes.eager, program.messages, &calls[rank]);
+    program.steps.push_back(Grouped(random, program, calls[rank]));
+  }
+  return program;
+}
+
+}  // namespace nccltune::sendrecv
