@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ranks as processes that run random programs of sends and receives by NCCL's and CUDA's interfaces
+// and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
+//
+//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill]
+//
+// Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
+// rank is killed on the way, and all others must learn of it within half a minute.
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sendrecv/programs.h"
+#include "sendrecv/stand_in/soft_cuda.h"
+#include "sendrecv/stand_in/soft_nccl.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kComms = 2;
+constexpr size_t kStreams = 2;
+constexpr int kMost = 8;
+// What a rank exits with that was told of another's end.
+constexpr int kTold = 3;
+constexpr auto kPatience = std::chrono::seconds(120);
+
+struct Options {
+  uint64_t seed = 1;
+  uint64_t rounds = 10;
+  size_t messages = 20;
+  int ranks = 2;
+  bool eager = false;
+  uint64_t largest = uint64_t{3} << 20;
+  bool kill = false;
+
+  // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
+  Sizes sizes() const {
+    return {.floor = uint64_t{256} << 10, .eager = uint64_t{1} << 20, .largest = largest};
+  }
+};
+
+// Of all processes.
+struct Shared {
+  ncclUniqueId ids[kComms];
+  std::atomic<int> made;
+  std::atomic<int> begun;
+  std::atomic<uint64_t> rounds[kMost];
+};
+
+[[noreturn]] __attribute__((format(printf, 1, 2))) void Die(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', stderr);
+  _exit(1);
+}
+
+void Must(CUresult result, const char* what) {
+  if (result != kCudaSuccess) Die("%s: CUDA error %d", what, result);
+}
+
+uint32_t WordOf(uint64_t round, size_t message, uint64_t index) {
+  return static_cast<uint32_t>(round * 1'000'003 + message * 7919 + index * 2'654'435'761U + 1);
+}
+
+size_t WordsOf(uint64_t bytes) { return (bytes + 3) / 4; }
+
+class Rank {
+ public:
+  Rank(const Options& options, Shared* shared, int rank)
+      : options_(options),
+        shared_(*shared),
+        rank_(rank),
+        random_(options.seed * 31 + static_cast<uint64_t>(rank)) {}
+
+  void Run() {
+    Begin();
+    for (uint64_t round = 0; round < options_.rounds; ++round) {
+      shared_.rounds[rank_] = round;
+      RunRound(round);
+    }
+    End();
+  }
+
+ private:
+  void Begin() {
+    int gpus = 0;
+    CUcontext context = nullptr;
+    Must(cuInit(0), "cuInit");
+    Must(cuDeviceGetCount(&gpus), "cuDeviceGetCount");
+    Must(cuDevicePrimaryCtxRetain(&context, rank_ % gpus), "cuDevicePrimaryCtxRetain");
+    Must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    if (rank_ == 0) {
+      for (ncclUniqueId& id : shared_.ids) ncclGetUniqueId(&id);
+      shared_.made = 1;
+    }
+    while (shared_.made == 0) usleep(100);
+    comms_.resize(kComms);
+    if (ncclCommInitRank(comms_.data(), options_.ranks, shared_.ids[0], rank_) != kNcclSuccess) {
+      Die("rank %d: ncclCommInitRank", rank_);
+    }
+    // The ranks of the second are others.
+    if (ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr) != kNcclSuccess) {
+      Die("rank %d: ncclCommSplit", rank_);
+    }
+    for (size_t i = 0; i < kStreams; ++i) {
+      streams_.emplace_back();
+      Must(cuStreamCreate(&streams_.back(), kStreamNonBlocking), "cuStreamCreate");
+    }
+    Allocate();
+    ++shared_.begun;
+  }
+
+  int RankIn(size_t comm, size_t rank) const {
+    return static_cast<int>(comm == 0 ? rank : static_cast<size_t>(options_.ranks) - 1 - rank);
+  }
+
+  void Allocate() {
+    place_ = (options_.largest + 511) / 256 * 256;
+    Must(cuMemAlloc_v2(&memory_, options_.messages * place_), "cuMemAlloc");
+  }
+
+  void RunRound(uint64_t round) {
+    std::mt19937_64 random(options_.seed + round * 1000);
+    Program program = RandomProgram(random, options_.messages, options_.eager, options_.sizes());
+    // Programs for more ranks than there are would have to be drawn again by all.
+    while (program.ranks > static_cast<size_t>(options_.ranks)) {
+      program = RandomProgram(random, options_.messages, options_.eager, options_.sizes());
+    }
+    if (static_cast<size_t>(rank_) >= program.ranks) return;
+    // Memory that comes and goes, and comes again at the same address.
+    if (random_() % 4 == 0) {
+      Must(cuMemFree_v2(memory_), "cuMemFree");
+      Allocate();
+    }
+    std::map<size_t, std::vector<uint32_t>> arrived;
+    for (const Step& step : program.steps[static_cast<size_t>(rank_)]) {
+      if (random_() % 8 == 0) usleep(static_cast<useconds_t>(random_() % 300));
+      RunStep(program, round, step, &arrived);
+    }
+    for (CUstream stream : streams_) Wait(stream);
+    for (const auto& [message, words] : arrived) Check(program, round, message, words);
+  }
+
+  void RunStep(const Program& program, uint64_t round, const Step& step,
+               std::map<size_t, std::vector<uint32_t>>* arrived) {
+    CUstream const stream = streams_[step.stream];
+    for (const Call& call : step.calls) Prepare(program, round, call, stream);
+    const bool grouped = step.calls.size() > 1 || random_() % 4 == 0;
+    if (grouped) Well(ncclGroupStart());
+    for (const Call& call : step.calls) {
+      const Sent& sent = program.messages[call.message];
+      const CUdeviceptr place = memory_ + call.message * place_;
+      ncclComm_t comm = comms_[sent.comm];
+      if (call.role == Role::kSender) {
+        Well(ncclSend(reinterpret_cast<void*>(place), sent.bytes, kNcclUint8,
+                      RankIn(sent.comm, sent.to), comm, stream));
+      } else {
+        Well(ncclRecv(reinterpret_cast<void*>(place), sent.bytes, kNcclUint8,
+                      RankIn(sent.comm, sent.from), comm, stream));
+      }
+    }
+    if (grouped) Well(ncclGroupEnd());
+    for (const Call& call : step.calls) Take(program, call, stream, arrived);
+  }
+
+  // What is sent is written just before and over just behind.
+  void Prepare(const Program& program, uint64_t round, const Call& call, CUstream stream) {
+    const uint64_t bytes = program.messages[call.message].bytes;
+    const CUdeviceptr place = memory_ + call.message * place_;
+    if (call.role == Role::kReceiver) {
+      Must(cuMemsetD8Async(place, 0xEE, bytes, stream), "cuMemsetD8Async");
+      return;
+    }
+    std::vector<uint32_t>& words = sent_[call.message];
+    words.resize(WordsOf(options_.largest + 4));
+    for (size_t i = 0; i < WordsOf(bytes); ++i) words[i] = WordOf(round, call.message, i);
+    Must(cuMemcpyHtoDAsync_v2(place, words.data(), bytes, stream), "cuMemcpyHtoDAsync");
+  }
+
+  void Take(const Program& program, const Call& call, CUstream stream,
+            std::map<size_t, std::vector<uint32_t>>* arrived) {
+    const uint64_t bytes = program.messages[call.message].bytes;
+    const CUdeviceptr place = memory_ + call.message * place_;
+    if (call.role == Role::kSender) {
+      Must(cuMemsetD8Async(place, 0xDD, bytes, stream), "cuMemsetD8Async");
+      return;
+    }
+    std::vector<uint32_t>& words = (*arrived)[call.message];
+    words.resize(WordsOf(bytes));
+    Must(cuMemcpyDtoHAsync_v2(words.data(), place, bytes, stream), "cuMemcpyDtoHAsync");
+  }
+
+  void Check(const Program& program, uint64_t round, size_t message,
+             const std::vector<uint32_t>& words) {
+    const uint64_t bytes = program.messages[message].bytes;
+    std::vector<uint32_t> right(words.size());
+    for (size_t i = 0; i < right.size(); ++i) right[i] = WordOf(round, message, i);
+    if (std::memcmp(words.data(), right.data(), bytes) == 0) return;
+    size_t at = 0;
+    while (words[at] == right[at]) ++at;
+    Die("rank %d, round %llu: message %zu of %llu bytes is wrong from byte %zu on\n%s", rank_,
+        static_cast<unsigned long long>(round), message, static_cast<unsigned long long>(bytes),
+        4 * at, Words(program).c_str());
+  }
+
+  void Well(ncclResult_t result) {
+    if (result == kNcclSuccess) return;
+    if (options_.kill) GiveUp();
+    Die("rank %d: NCCL error %d", rank_, result);
+  }
+
+  void Wait(CUstream stream) {
+    const auto began = Clock::now();
+    CUresult result = kNotReady;
+    while ((result = cuStreamQuery(stream)) == kNotReady) {
+      for (ncclComm_t comm : comms_) {
+        ncclResult_t error = kNcclSuccess;
+        if (ncclCommGetAsyncError(comm, &error) != kNcclSuccess || error != kNcclSuccess) {
+          Well(error == kNcclSuccess ? kNcclSystemError : error);
+        }
+      }
+      if (Clock::now() - began > kPatience) {
+        Die("rank %d, round %llu: hangs", rank_,
+            static_cast<unsigned long long>(shared_.rounds[rank_].load()));
+      }
+      usleep(100);
+    }
+    Must(result, "cuStreamQuery");
+  }
+
+  // As a framework does that learned of an error.
+  [[noreturn]] void GiveUp() {
+    for (ncclComm_t comm : comms_) ncclCommAbort(comm);
+    const auto began = Clock::now();
+    for (CUstream stream : streams_) {
+      while (cuStreamQuery(stream) == kNotReady) {
+        if (Clock::now() - began > kPatience) Die("rank %d: hangs after its abort", rank_);
+        usleep(100);
+      }
+    }
+    _exit(kTold);
+  }
+
+  void End() {
+    for (ncclComm_t comm : comms_) {
+      if (ncclCommDestroy(comm) != kNcclSuccess) Die("rank %d: ncclCommDestroy", rank_);
+    }
+    for (CUstream stream : streams_) Must(cuStreamDestroy_v2(stream), "cuStreamDestroy");
+    Must(cuMemFree_v2(memory_), "cuMemFree");
+    std::exit(0);
+  }
+
+  const Options& options_;
+  Shared& shared_;
+  const int rank_;
+  std::mt19937_64 random_;
+  std::vector<ncclComm_t> comms_;
+  std::vector<CUstream> streams_;
+  CUdeviceptr memory_ = 0;
+  uint64_t place_ = 0;
+  std::map<size_t, std::vector<uint32_t>> sent_;
+};
+
+class Parent {
+ public:
+  explicit Parent(const Options& options) : options_(options) {
+    void* memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) Die("mmap");
+    shared_ = new (memory) Shared();
+  }
+
+  int Run() {
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      const pid_t child = fork();
+      if (child < 0) Die("fork");
+      if (child == 0) {
+        Rank(options_, shared_, rank).Run();
+        _exit(1);
+      }
+      children_.push_back(child);
+    }
+    const int killed = options_.kill ? Kill() : -1;
+    return Judge(killed);
+  }
+
+ private:
+  int Kill() {
+    std::mt19937_64 random(options_.seed);
+    while (shared_->begun < options_.ranks) usleep(1000);
+    usleep(static_cast<useconds_t>(random() % 300'000));
+    const int killed = static_cast<int>(random() % static_cast<uint64_t>(options_.ranks));
+    kill(children_[static_cast<size_t>(killed)], SIGKILL);
+    return killed;
+  }
+
+  int Judge(int killed) {
+    const auto began = Clock::now();
+    const auto limit = killed < 0 ? kPatience * 5 : std::chrono::seconds(30);
+    bool well = true;
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      int status = 0;
+      while (waitpid(children_[rank], &status, WNOHANG) == 0) {
+        // Another's failure makes the rest wait for ever.
+        if (Clock::now() - began > limit || !well) {
+          if (well) std::fprintf(stderr, "rank %zu is not over\n", rank);
+          well = false;
+          kill(children_[rank], SIGKILL);
+        }
+        usleep(1000);
+      }
+      if (static_cast<int>(rank) == killed) continue;
+      const bool ended = WIFEXITED(status) && (WEXITSTATUS(status) == 0 ||
+                                               (killed >= 0 && WEXITSTATUS(status) == kTold));
+      if (!ended && well) std::fprintf(stderr, "rank %zu ended with status %d\n", rank, status);
+      well = well && ended;
+    }
+    if (!well) return 1;
+    if (killed >= 0) {
+      std::printf("well: all learned of the end of rank %d in %.1f s\n", killed,
+                  std::chrono::duration<double>(Clock::now() - began).count());
+    } else {
+      std::printf("well: %llu messages\n",
+                  static_cast<unsigned long long>(options_.rounds * options_.messages));
+    }
+    return 0;
+  }
+
+  const Options options_;
+  Shared* shared_ = nullptr;
+  std::vector<pid_t> children_;
+};
+
+int Main(int count, char** arguments) {
+  Options options;
+  const std::vector<std::string> words(arguments + 1, arguments + count);
+  const auto number = [&](size_t i, uint64_t otherwise) {
+    return words.size() > i ? std::strtoull(words[i].c_str(), nullptr, 10) : otherwise;
+  };
+  options.seed = number(0, options.seed);
+  options.rounds = number(1, options.rounds);
+  options.messages = number(2, options.messages);
+  options.ranks = static_cast<int>(std::clamp<uint64_t>(number(3, 2), 2, kMost));
+  options.eager = words.size() > 4 && words[4] == "eager";
+  options.largest = number(5, options.largest);
+  options.kill = words.size() > 6 && words[6] == "kill";
+  return Parent(options).Run();
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
+
+int main(int count, char** arguments) { return nccltune::sendrecv::Main(count, arguments); }
