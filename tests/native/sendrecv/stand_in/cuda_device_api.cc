@@ -3,6 +3,7 @@
 // Initialisation, devices and contexts.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -179,7 +180,8 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   SOFT_ENTER();
   if (!IsDevice(device)) return kInvalidDevice;
   std::memset(uuid->bytes, 0, sizeof uuid->bytes);
-  std::snprintf(uuid->bytes, sizeof uuid->bytes, "soft-gpu-%d", device);
+  const std::string text = "soft-gpu-" + std::to_string(device);
+  std::memcpy(uuid->bytes, text.data(), std::min(text.size(), sizeof uuid->bytes));
   return kCudaSuccess;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,9 @@ void Release(Graph& graph) {
     if (const auto stream = lane.lock()) stream->graph.reset();
   }
   graph.lanes.clear();
+  Machine& all = Machine::Get();
+  std::erase_if(all.captures, [&](const auto& each) { return each.lock().get() == &graph; });
+  --all.capturing;
 }
 
 CUresult Forget(const void* handle) {
@@ -57,8 +61,16 @@ CUresult cuStreamIsCapturing(CUstream handle, int* status) {
   return kCudaSuccess;
 }
 
-CUresult cuStreamBeginCapture_v2(CUstream handle, int /*mode*/) {
+CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
   SOFT_ENTER();
+  if (*mode < kCaptureGlobal || *mode > kCaptureRelaxed) return kInvalidValue;
+  std::swap(*mode, CaptureMode());
+  return kCudaSuccess;
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream handle, int mode) {
+  SOFT_ENTER();
+  if (mode < kCaptureGlobal || mode > kCaptureRelaxed) return kInvalidValue;
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
@@ -68,7 +80,11 @@ CUresult cuStreamBeginCapture_v2(CUstream handle, int /*mode*/) {
   stream->graph = std::make_shared<Graph>();
   stream->graph->lanes.emplace_back(stream);
   stream->graph->joined.push_back(false);
+  stream->graph->mode = mode;
+  stream->graph->thread = std::this_thread::get_id();
   stream->lane = 0;
+  all.captures.emplace_back(stream->graph);
+  ++all.capturing;
   return kCudaSuccess;
 }
 

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string>
+#include <thread>
 #include <utility>
 
 namespace nccltune::soft {
@@ -12,6 +15,36 @@ namespace {
 
 std::atomic<Machine*> machine{nullptr};
 std::once_flag once;
+thread_local int spared = 0;
+thread_local int capture_mode = kCaptureGlobal;
+
+// What CUDA calls unsafe while a stream is captured.
+bool IsUnsafe(const std::string& function) {
+  static const auto* const names = new std::set<std::string>{
+      "cuMemAlloc_v2",   "cuMemFree_v2",       "cuMemHostAlloc",        "cuMemFreeHost",
+      "cuEventQuery",    "cuEventSynchronize", "cuMemHostRegister_v2",  "cuMemHostUnregister",
+      "cuStreamQuery",   "cuCtxSynchronize",   "cuStreamSynchronize",   "cuMemsetD8_v2",
+      "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2",    "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle"};
+  return names->contains(function);
+}
+
+// A capture is over then, too.
+bool ForbiddenByCapture(const char* function) {
+  Machine& all = Machine::Get();
+  if (all.capturing == 0 || capture_mode == kCaptureRelaxed || !IsUnsafe(function)) return false;
+  const std::scoped_lock lock(all.mutex);
+  bool forbidden = false;
+  for (const auto& each : all.captures) {
+    const auto graph = each.lock();
+    if (graph == nullptr || graph->mode == kCaptureRelaxed) continue;
+    const bool mine = graph->thread == std::this_thread::get_id();
+    const bool global = graph->mode == kCaptureGlobal && capture_mode == kCaptureGlobal;
+    if (!mine && !global) continue;
+    graph->invalid = true;
+    forbidden = true;
+  }
+  return forbidden;
+}
 
 constexpr uint64_t kLegacyHandle = 1;
 constexpr uint64_t kPerThreadHandle = 2;
@@ -125,9 +158,14 @@ Context* ContextOf(CUcontext context) {
   return nullptr;
 }
 
+int& CaptureMode() { return capture_mode; }
+
+void softCudaSpare(int more) { spared += more; }
+
 CUresult Enter(const char* function) {
   if (!Machine::started()) return kNotInitialized;
-  return Machine::Get().refusals.Refuses(function) ? kOutOfMemory : kCudaSuccess;
+  if (spared <= 0 && Machine::Get().refusals.Refuses(function)) return kOutOfMemory;
+  return ForbiddenByCapture(function) ? kStreamCaptureUnsupported : kCudaSuccess;
 }
 
 CUresult EnterContext(const char* function) {

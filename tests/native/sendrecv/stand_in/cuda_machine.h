@@ -82,6 +82,10 @@ class Machine {
   std::map<uint64_t, std::shared_ptr<Graph>> graphs;
   uint64_t NextHandle() { return handles_ += 0x40; }
 
+  // Captures that forbid some calls, also to others, until they end.
+  std::vector<std::weak_ptr<Graph>> captures;
+  std::atomic<int> capturing{0};
+
   // With the lock. Null: no such stream. The legacy and the per-thread one are the current
   // context's.
   std::shared_ptr<SoftStream> Find(CUstream stream);
@@ -100,6 +104,9 @@ std::vector<Context*>& ContextStack();
 // Null: not a context of ours.
 Context* ContextOf(CUcontext context);
 inline CUcontext HandleOf(Context* context) { return reinterpret_cast<CUcontext>(context); }
+
+// Of the calling thread: CUstreamCaptureMode.
+int& CaptureMode();
 
 // The begin of every function: cuInit was called, and this call is not to be refused.
 CUresult Enter(const char* function);

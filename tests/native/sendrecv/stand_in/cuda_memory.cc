@@ -2,6 +2,7 @@
 #include "sendrecv/stand_in/cuda_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +13,9 @@ namespace nccltune::soft {
 namespace {
 
 constexpr size_t kArena = size_t{64} << 30;
+// How far apart the addresses of two processes may begin.
+constexpr size_t kShift = size_t{32} << 20;
+constexpr size_t kShifts = 509;
 constexpr size_t kSmall = 512;
 constexpr size_t kPage = 4096;
 
@@ -39,11 +43,14 @@ Memory::Memory() {
   void* const arena =
       mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) std::abort();
-  arena_ = (reinterpret_cast<uintptr_t>(arena) + kGranularity - 1) / kGranularity * kGranularity;
+  first_ = reinterpret_cast<uintptr_t>(arena);
+  // An address of another process is to be none here, even in the child of one parent.
+  arena_ = (first_ + kGranularity - 1) / kGranularity * kGranularity +
+           static_cast<size_t>(getpid()) % kShifts * kShift;
 }
 
 bool Memory::IsDevice(CUdeviceptr address) const {
-  return address >= arena_ && address < arena_ + kArena;
+  return address >= first_ && address < first_ + kArena;
 }
 
 // The first that fits, so that addresses are soon given again.
@@ -53,7 +60,7 @@ CUdeviceptr Memory::Place(size_t bytes, size_t alignment) const {
     if (at + bytes <= start) break;
     at = std::max(at, (start + range.bytes + alignment - 1) / alignment * alignment);
   }
-  return at + bytes <= arena_ + kArena - kGranularity ? at : 0;
+  return at + bytes <= first_ + kArena - kGranularity ? at : 0;
 }
 
 CUdeviceptr Memory::Add(Mapping mapping) {

@@ -129,7 +129,8 @@ class Memory {
   const Mapping* At(CUdeviceptr address) const;
 
   mutable std::mutex mutex_;
-  CUdeviceptr arena_ = 0;
+  CUdeviceptr first_ = 0;                // of what is kept for device addresses
+  CUdeviceptr arena_ = 0;                // of what is given
   std::map<CUdeviceptr, Range> ranges_;  // what of the arena is taken
   std::map<CUdeviceptr, Mapping> mappings_;
   std::map<uintptr_t, HostRange> host_;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "sendrecv/stand_in/soft_cuda.h"
@@ -106,6 +107,8 @@ struct Graph {
   std::vector<bool> joined;  // by lane: nothing since lane 0 waited for it
   size_t marks = 0;
   bool invalid = false;
+  int mode = 0;
+  std::thread::id thread;  // that began it
 };
 
 }  // namespace nccltune::soft

@@ -270,6 +270,31 @@ TEST(SoftCuda, AGraphDoesAgainWhatWasCapturedInTwoStreams) {
   });
 }
 
+TEST(SoftCuda, ACaptureForbidsUnsafeCallsToOthers) {
+  Alone([] {
+    UseGpu(0);
+    const CUstream stream = NewStream();
+    CUgraph graph = nullptr;
+    CUdeviceptr address = 0;
+    ASSERT_EQ(cuStreamBeginCapture_v2(stream, kCaptureGlobal), kCudaSuccess);
+    std::thread([&] {
+      UseGpu(0);
+      int mode = kCaptureRelaxed;
+      ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), kCudaSuccess);
+      EXPECT_EQ(cuMemAlloc_v2(&address, 16), kCudaSuccess);
+    }).join();
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), kCudaSuccess);
+    ASSERT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
+    std::thread([&] {
+      UseGpu(0);
+      EXPECT_EQ(cuMemAlloc_v2(&address, 16), kCudaSuccess);
+    }).join();
+    EXPECT_EQ(cuMemAlloc_v2(&address, 16), kStreamCaptureUnsupported);
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), kStreamCaptureInvalidated);
+    EXPECT_EQ(cuMemAlloc_v2(&address, 16), kCudaSuccess);
+  });
+}
+
 TEST(SoftCuda, SynchronisingEndsACapture) {
   Alone([] {
     UseGpu(0);

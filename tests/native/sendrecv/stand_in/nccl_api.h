@@ -15,9 +15,19 @@
   ncclResult_t p##name parameters
 
 #define SOFT_NCCL_ENTER() \
+  const Spared spared;    \
   if (Refuses(__func__)) return Fail(kNcclSystemError, "SOFT_NCCL_REFUSE asked for it")
 
 namespace nccltune::soft {
+
+// SOFT_CUDA_REFUSE is for others than this library.
+class Spared {
+ public:
+  Spared() { softCudaSpare(1); }
+  ~Spared() { softCudaSpare(-1); }
+  Spared(const Spared&) = delete;
+  Spared& operator=(const Spared&) = delete;
+};
 
 // SOFT_NCCL_REFUSE, with names without the p.
 bool Refuses(const char* function);

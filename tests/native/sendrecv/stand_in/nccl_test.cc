@@ -241,6 +241,8 @@ TEST(SoftNccl, RefusesTheCallThatTheEnvironmentNames) {
   Ranks one(1);
   one.Run([&](int) {
     setenv("SOFT_NCCL_REFUSE", "ncclCommInitRank:1", 1);
+    // Not for what NCCL calls.
+    setenv("SOFT_CUDA_REFUSE", "cuEventCreate:1", 1);
     UseGpu(0);
     ncclUniqueId id;
     ASSERT_EQ(ncclGetUniqueId(&id), kNcclSuccess);
@@ -248,6 +250,8 @@ TEST(SoftNccl, RefusesTheCallThatTheEnvironmentNames) {
     EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), kNcclSystemError);
     ASSERT_EQ(ncclCommInitRank(&comm, 1, id, 0), kNcclSuccess);
     EXPECT_EQ(pncclCommDestroy(comm), kNcclSuccess);
+    CUevent event = nullptr;
+    EXPECT_EQ(cuEventCreate(&event, 0), kOutOfMemory);
   });
 }
 

@@ -46,6 +46,11 @@ inline constexpr CUresult kStreamCaptureUnmatched = 903;
 inline constexpr CUresult kStreamCaptureUnjoined = 904;
 inline constexpr CUresult kCapturedEvent = 907;
 
+// CUstreamCaptureMode.
+inline constexpr int kCaptureGlobal = 0;
+inline constexpr int kCaptureThreadLocal = 1;
+inline constexpr int kCaptureRelaxed = 2;
+
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kWaitGeq = 0;
 inline constexpr unsigned kWaitEq = 1;
@@ -162,6 +167,7 @@ SOFT_EXPORT CUresult cuStreamGetId(CUstream stream, unsigned long long* id);
 SOFT_EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned* flags);
 SOFT_EXPORT CUresult cuStreamIsCapturing(CUstream stream, int* status);
 SOFT_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+SOFT_EXPORT CUresult cuThreadExchangeStreamCaptureMode(int* mode);
 SOFT_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph);
 SOFT_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
                                                  unsigned long long flags);
@@ -243,7 +249,9 @@ SOFT_EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp*
 SOFT_EXPORT CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp* prop,
                                                    int option);
 
-// Not of CUDA: what a kernel on that GPU reads and writes, from a host function. False: an address
+// Not of CUDA. While a thread spares itself, SOFT_CUDA_REFUSE does not count its calls.
+SOFT_EXPORT void softCudaSpare(int more);
+// Not of CUDA. What a kernel on that GPU reads and writes, from a host function. False: an address
 // that it cannot reach, which is an error of the context.
 SOFT_EXPORT bool softCudaRead(CUdevice gpu, CUdeviceptr from, void* to, size_t bytes);
 SOFT_EXPORT bool softCudaWrite(CUdevice gpu, CUdeviceptr to, const void* from, size_t bytes);
