@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,6 +56,9 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   if (handle.magic != kMagic || flags != kIpcLazyEnablePeerAccess) return kInvalidValue;
   if (handle.process == getpid()) return kInvalidContext;
   const int gpu = Current()->gpu;
+  // Two threads get one import.
+  static auto* const opening = new std::mutex;
+  const std::scoped_lock lock(*opening);
   if ((*pointer = Memory::Get().AddReference(handle.inode, gpu)) != 0) return kCudaSuccess;
   const std::string path =
       "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.fd);

@@ -206,6 +206,45 @@ TEST(SoftNccl, ARankThatDiesLeavesOthersAbleToAbort) {
       2);
 }
 
+// Not even its first meeting needs the rank that never comes.
+TEST(SoftNccl, AnAbortEndsTheWaitForOthers) {
+  Ranks one(1);
+  one.Run([&](int) {
+    UseGpu(0);
+    ncclUniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), kNcclSuccess);
+    ncclConfig_t config;
+    config.blocking = 0;
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), kNcclInProgress);
+    EXPECT_EQ(Send(1, 1, 0, comm, nullptr), kNcclInvalidArgument);
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+  });
+}
+
+// Kernels of one communicator run in the order of their calls, whatever the streams.
+TEST(SoftNccl, GroupsInTwoStreamsKeepTheirOrder) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    constexpr size_t kBytes = 5000;
+    const ncclComm_t comm = Init(two, 2, rank);
+    const CUstream streams[] = {NewStream(), NewStream()};
+    std::vector<CUdeviceptr> memory;
+    for (int turn = 0; turn < 20; ++turn) {
+      memory.push_back(Fill(kBytes, rank == 0 ? turn : -1));
+      const CUstream stream = streams[(turn + rank) % 2];
+      ASSERT_EQ(rank == 0 ? Send(memory.back(), kBytes, 1, comm, stream)
+                          : Receive(memory.back(), kBytes, 0, comm, stream),
+                kNcclSuccess);
+    }
+    ASSERT_EQ(cuCtxSynchronize(), kCudaSuccess);
+    for (int turn = 0; turn < 20; ++turn) {
+      EXPECT_EQ(Fetch(memory[static_cast<size_t>(turn)], kBytes), Pattern(kBytes, turn));
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 TEST(SoftNccl, LengthsThatDifferAreAnError) {
   Ranks two(2);
   two.Run([&](int rank) {
