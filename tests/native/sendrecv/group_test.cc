@@ -128,7 +128,7 @@ TEST(Group, RandomProgramsEndWell) {
   std::map<Path, size_t> paths;
   for (uint64_t seed = 0; seed < 600; ++seed) {
     Random random(seed);
-    const Program program = RandomProgram(random, 4 + random() % 25, false, kSizes);
+    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
     const Ran ran = RunProgram(program, random, 0.8);
     ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
     ASSERT_EQ(ran.trouble, "") << "seed " << seed;
@@ -144,7 +144,7 @@ TEST(Group, WhatEndsWithNcclEndsWithUs) {
   size_t ended = 0;
   for (uint64_t seed = 0; seed < 1200; ++seed) {
     Random random(seed);
-    const Program program = RandomProgram(random, 4 + random() % 12, true, kSizes);
+    const Program program = RandomProgram(random, 4 + random() % 12, true, kKind);
     // In any order: what hangs now and then is no program to promise anything for.
     bool well = true;
     for (int i = 0; well && i < 3; ++i) well = RunProgram(program, random, 0).over;
@@ -160,7 +160,7 @@ TEST(Group, WhatEndsWithNcclEndsWithUs) {
 TEST(Group, ByThreads) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
-    const Program program = RandomProgram(random, 30, false, kSizes);
+    const Program program = RandomProgram(random, 30, false, kKind);
     const Ran ran = RunProgramByThreads(program, seed, 0.8);
     ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
     ASSERT_EQ(ran.trouble, "") << "seed " << seed;

@@ -32,23 +32,26 @@ void Delay(std::mt19937_64& random, uint64_t eager, const std::vector<Sent>& mes
 }
 
 std::vector<Step> Grouped(std::mt19937_64& random, const Program& program,
-                          const std::vector<Call>& calls) {
+                          const std::vector<Call>& calls, bool mixed) {
   std::vector<Step> steps;
   for (size_t i = 0; i < calls.size();) {
     const size_t count =
         std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % 4 : 1);
     Step step = {.stream = random() % program.streams, .calls = {}};
-    for (size_t k = 0; k < count; ++k) step.calls.push_back(calls[i + k]);
+    const auto comm_of = [&](size_t k) { return program.messages[calls[i + k].message].comm; };
+    for (size_t k = 0; k < count && (mixed || comm_of(k) == comm_of(0)); ++k) {
+      step.calls.push_back(calls[i + k]);
+    }
     // Of two lanes any may be named first.
-    for (size_t k = 0; k + 1 < count; ++k) {
+    for (size_t k = 0; k + 1 < step.calls.size(); ++k) {
       const Call& one = step.calls[k];
       const Call& other = step.calls[k + 1];
       const bool same = one.role == other.role &&
                         SameLane(program.messages[one.message], program.messages[other.message]);
       if (!same && random() % 2 == 0) std::swap(step.calls[k], step.calls[k + 1]);
     }
+    i += step.calls.size();
     steps.push_back(std::move(step));
-    i += count;
   }
   return steps;
 }
@@ -77,7 +80,7 @@ std::string Words(const Program& program) {
   return text.str();
 }
 
-Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Sizes& sizes) {
+Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Kind& kind) {
   Program program;
   program.ranks = 2 + random() % 3;
   program.streams = 1 + random() % 2;
@@ -88,17 +91,17 @@ Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, cons
     sent.comm = random() % comms;
     sent.from = random() % program.ranks;
     sent.to = (sent.from + 1 + random() % (program.ranks - 1)) % program.ranks;
-    const uint64_t special[] = {sizes.floor - 1, sizes.floor, sizes.eager, sizes.eager + 1,
-                                sizes.largest};
-    sent.bytes = random() % 2 == 0 ? special[random() % 5] : 1 + random() % sizes.largest;
+    const uint64_t special[] = {kind.floor - 1, kind.floor, kind.eager, kind.eager + 1,
+                                kind.largest};
+    sent.bytes = random() % 2 == 0 ? special[random() % 5] : 1 + random() % kind.largest;
     sent.captured = random() % 50 == 0;
     program.messages.push_back(sent);
     calls[sent.from].push_back({.role = Role::kSender, .message = i});
     calls[sent.to].push_back({.role = Role::kReceiver, .message = i});
   }
   for (size_t rank = 0; rank < program.ranks; ++rank) {
-    if (eager) Delay(random, sizes.eager, program.messages, &calls[rank]);
-    program.steps.push_back(Grouped(random, program, calls[rank]));
+    if (eager) Delay(random, kind.eager, program.messages, &calls[rank]);
+    program.steps.push_back(Grouped(random, program, calls[rank], kind.mixed));
   }
   return program;
 }

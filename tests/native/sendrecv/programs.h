@@ -43,15 +43,19 @@ struct Program {
 // For who looks into one: a line a rank, a group in braces, `>3` sends message 3.
 std::string Words(const Program& program);
 
-struct Sizes {
+struct Kind {
+  // Sizes that are something special are likely.
   uint64_t floor = 0;
   uint64_t eager = 0;
   uint64_t largest = 0;
+  // A group may have messages of several communicators. NCCL has a kernel for each, one behind the
+  // other where they are in one stream, so that such programs may hang.
+  bool mixed = true;
 };
 
 // Legal for NCCL as far as its documents go; and with `eager` such as rely on its buffers, most of
 // which are not.
-Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Sizes& sizes);
+Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, const Kind& kind);
 
 }  // namespace nccltune::sendrecv
 

@@ -21,7 +21,7 @@ namespace nccltune::sendrecv {
 
 inline constexpr uint64_t kEagerLimit = 1024;
 inline constexpr uint64_t kFloor = 128;
-inline constexpr Sizes kSizes = {.floor = kFloor, .eager = kEagerLimit, .largest = 3 * kEagerLimit};
+inline constexpr Kind kKind = {.floor = kFloor, .eager = kEagerLimit, .largest = 3 * kEagerLimit};
 
 struct Ran {
   bool over = false;

@@ -17,11 +17,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdarg>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -42,7 +42,7 @@ constexpr size_t kStreams = 2;
 constexpr int kMost = 8;
 // What a rank exits with that was told of another's end.
 constexpr int kTold = 3;
-constexpr auto kPatience = std::chrono::seconds(120);
+constexpr auto kPatience = std::chrono::seconds(30);
 
 struct Options {
   uint64_t seed = 1;
@@ -54,8 +54,11 @@ struct Options {
   bool kill = false;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
-  Sizes sizes() const {
-    return {.floor = uint64_t{256} << 10, .eager = uint64_t{1} << 20, .largest = largest};
+  Kind kind() const {
+    return {.floor = uint64_t{256} << 10,
+            .eager = uint64_t{1} << 20,
+            .largest = largest,
+            .mixed = false};
   }
 };
 
@@ -129,6 +132,9 @@ class Rank {
       Must(cuStreamCreate(&streams_.back(), kStreamNonBlocking), "cuStreamCreate");
     }
     Allocate();
+    void* host = nullptr;
+    Must(cuMemHostAlloc(&host, options_.messages * place_, 0), "cuMemHostAlloc");
+    host_ = static_cast<std::byte*>(host);
     ++shared_.begun;
   }
 
@@ -141,12 +147,17 @@ class Rank {
     Must(cuMemAlloc_v2(&memory_, options_.messages * place_), "cuMemAlloc");
   }
 
+  // Copies to and from other memory of the host would wait for all before them.
+  uint32_t* Words(size_t message) const {
+    return reinterpret_cast<uint32_t*>(host_ + message * place_);
+  }
+
   void RunRound(uint64_t round) {
     std::mt19937_64 random(options_.seed + round * 1000);
-    Program program = RandomProgram(random, options_.messages, options_.eager, options_.sizes());
+    Program program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
     // Programs for more ranks than there are would have to be drawn again by all.
     while (program.ranks > static_cast<size_t>(options_.ranks)) {
-      program = RandomProgram(random, options_.messages, options_.eager, options_.sizes());
+      program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
     }
     if (static_cast<size_t>(rank_) >= program.ranks) return;
     // Memory that comes and goes, and comes again at the same address.
@@ -154,17 +165,17 @@ class Rank {
       Must(cuMemFree_v2(memory_), "cuMemFree");
       Allocate();
     }
-    std::map<size_t, std::vector<uint32_t>> arrived;
+    std::vector<size_t> received;
     for (const Step& step : program.steps[static_cast<size_t>(rank_)]) {
       if (random_() % 8 == 0) usleep(static_cast<useconds_t>(random_() % 300));
-      RunStep(program, round, step, &arrived);
+      RunStep(program, round, step, &received);
     }
     for (CUstream stream : streams_) Wait(stream);
-    for (const auto& [message, words] : arrived) Check(program, round, message, words);
+    for (const size_t message : received) Check(program, round, message);
   }
 
   void RunStep(const Program& program, uint64_t round, const Step& step,
-               std::map<size_t, std::vector<uint32_t>>* arrived) {
+               std::vector<size_t>* received) {
     CUstream const stream = streams_[step.stream];
     for (const Call& call : step.calls) Prepare(program, round, call, stream);
     const bool grouped = step.calls.size() > 1 || random_() % 4 == 0;
@@ -182,7 +193,7 @@ class Rank {
       }
     }
     if (grouped) Well(ncclGroupEnd());
-    for (const Call& call : step.calls) Take(program, call, stream, arrived);
+    for (const Call& call : step.calls) Take(program, call, stream, received);
   }
 
   // What is sent is written just before and over just behind.
@@ -193,36 +204,34 @@ class Rank {
       Must(cuMemsetD8Async(place, 0xEE, bytes, stream), "cuMemsetD8Async");
       return;
     }
-    std::vector<uint32_t>& words = sent_[call.message];
-    words.resize(WordsOf(options_.largest + 4));
+    uint32_t* const words = Words(call.message);
     for (size_t i = 0; i < WordsOf(bytes); ++i) words[i] = WordOf(round, call.message, i);
-    Must(cuMemcpyHtoDAsync_v2(place, words.data(), bytes, stream), "cuMemcpyHtoDAsync");
+    Must(cuMemcpyHtoDAsync_v2(place, words, bytes, stream), "cuMemcpyHtoDAsync");
   }
 
   void Take(const Program& program, const Call& call, CUstream stream,
-            std::map<size_t, std::vector<uint32_t>>* arrived) {
+            std::vector<size_t>* received) {
     const uint64_t bytes = program.messages[call.message].bytes;
     const CUdeviceptr place = memory_ + call.message * place_;
     if (call.role == Role::kSender) {
       Must(cuMemsetD8Async(place, 0xDD, bytes, stream), "cuMemsetD8Async");
       return;
     }
-    std::vector<uint32_t>& words = (*arrived)[call.message];
-    words.resize(WordsOf(bytes));
-    Must(cuMemcpyDtoHAsync_v2(words.data(), place, bytes, stream), "cuMemcpyDtoHAsync");
+    received->push_back(call.message);
+    Must(cuMemcpyDtoHAsync_v2(Words(call.message), place, bytes, stream), "cuMemcpyDtoHAsync");
   }
 
-  void Check(const Program& program, uint64_t round, size_t message,
-             const std::vector<uint32_t>& words) {
+  void Check(const Program& program, uint64_t round, size_t message) {
     const uint64_t bytes = program.messages[message].bytes;
-    std::vector<uint32_t> right(words.size());
+    const uint32_t* const words = Words(message);
+    std::vector<uint32_t> right(WordsOf(bytes));
     for (size_t i = 0; i < right.size(); ++i) right[i] = WordOf(round, message, i);
-    if (std::memcmp(words.data(), right.data(), bytes) == 0) return;
+    if (std::memcmp(words, right.data(), bytes) == 0) return;
     size_t at = 0;
     while (words[at] == right[at]) ++at;
     Die("rank %d, round %llu: message %zu of %llu bytes is wrong from byte %zu on\n%s", rank_,
         static_cast<unsigned long long>(round), message, static_cast<unsigned long long>(bytes),
-        4 * at, Words(program).c_str());
+        4 * at, sendrecv::Words(program).c_str());
   }
 
   void Well(ncclResult_t result) {
@@ -269,6 +278,7 @@ class Rank {
     }
     for (CUstream stream : streams_) Must(cuStreamDestroy_v2(stream), "cuStreamDestroy");
     Must(cuMemFree_v2(memory_), "cuMemFree");
+    Must(cuMemFreeHost(host_), "cuMemFreeHost");
     std::exit(0);
   }
 
@@ -280,7 +290,7 @@ class Rank {
   std::vector<CUstream> streams_;
   CUdeviceptr memory_ = 0;
   uint64_t place_ = 0;
-  std::map<size_t, std::vector<uint32_t>> sent_;
+  std::byte* host_ = nullptr;
 };
 
 class Parent {
