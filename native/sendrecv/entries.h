@@ -26,6 +26,9 @@ void Bind(const RealNccl& nccl, Native* native);
 // For the process, when every `original` is set and before the first call of any entry. Both stay.
 void Install(Interceptor* interceptor, const RealNccl* nccl);
 
+// The application calls something else that enqueues work.
+void TellOfWork() noexcept;
+
 }  // namespace nccltune::sendrecv
 
 #endif  // NCCLTUNE_SENDRECV_ENTRIES_H_

@@ -154,7 +154,8 @@ class SendRecv final : public Interceptor {
 
   nccl::Result GroupStart() override {
     const nccl::Result result = native().GroupStart();
-    if (result == abi::kSuccess) ++OpenGroup::OfThread().depth;
+    OpenGroup& open = OpenGroup::OfThread();
+    if (result == abi::kSuccess && open.depth++ == 0) open.calls.others = false;
     return result;
   }
 
@@ -178,6 +179,8 @@ class SendRecv final : public Interceptor {
     }
     return group.calls.empty() ? native().GroupEnd() : RunCalls(group, native(), &counts_);
   }
+
+  void Work() noexcept override { OpenGroup::OfThread().calls.others = true; }
 
   nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {

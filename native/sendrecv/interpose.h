@@ -98,6 +98,10 @@ class Interceptor {
   virtual nccl::Result CommRegister(nccl::Comm comm, void* buffer, size_t bytes, void** handle);
   virtual nccl::Result CommDeregister(nccl::Comm comm, void* handle);
 
+  // Something that enqueues other work, a collective for example, is about to be called, by the
+  // application or by NCCL on one of its own threads. Must not throw.
+  virtual void Work() noexcept {}
+
  protected:
   const Native& native() const { return native_; }
 

@@ -38,6 +38,8 @@ using Targets = std::array<void*, kSymbols.size()>;
 constinit Once g_once;
 // What the real NCCL has, or what says that it has not.
 constinit Targets g_native = {};
+// Those whose calls an interceptor is told of.
+constinit std::array<bool, kSymbols.size()> g_told = {};
 // This thread fills the table, and what it needs for that calls NCCL.
 thread_local bool t_filling = false;
 thread_local bool t_found = false;
@@ -80,6 +82,10 @@ Targets FindTargets() {
     *intercepted.original = g_native[*number];
     targets[*number] = intercepted.entry;
   }
+  // These keep coming through nccltune_sendrecv_resolve, which tells of them.
+  for (size_t i = 0; i < kSymbols.size(); ++i) {
+    if (EnqueuesWork(kSymbols[i].name)) targets[i] = nullptr;
+  }
   // As long as the process.
   native.release();  // NOLINT(bugprone-unused-return-value)
   Install(interceptor.release(), nccl.release());
@@ -101,6 +107,8 @@ void Fill() {
   }
   // Whoever jumps to one of these must see all that was written for it.
   for (size_t i = 0; i < targets.size(); ++i) {
+    g_told[i] = targets[i] == nullptr;
+    if (g_told[i]) continue;
     std::atomic_ref(nccltune_sendrecv_table[i]).store(targets[i], std::memory_order_release);
   }
   t_filling = false;
@@ -113,5 +121,9 @@ void* nccltune_sendrecv_resolve(unsigned number) {
   using namespace nccltune::sendrecv;  // NOLINT(google-build-using-namespace): C's function
   if (t_filling) return t_found ? g_native[number] : NoNccl(kSymbols[number].returns);
   g_once.Do(&Fill);
+  if (g_told[number]) {
+    TellOfWork();
+    return g_native[number];
+  }
   return std::atomic_ref(nccltune_sendrecv_table[number]).load(std::memory_order_acquire);
 }

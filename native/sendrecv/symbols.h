@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_SENDRECV_SYMBOLS_H_
 #define NCCLTUNE_SENDRECV_SYMBOLS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -31,6 +32,14 @@ inline std::optional<size_t> NumberOfSymbol(std::string_view name) {
     if (name == kSymbols[number].name) return number;
   }
   return std::nullopt;
+}
+
+// A function that enqueues work of NCCL's beside sends and receives.
+constexpr bool EnqueuesWork(std::string_view name) {
+  constexpr std::array<std::string_view, 7> kParts = {"Reduce",    "Gather",   "Scatter", "Bcast",
+                                                      "Broadcast", "AlltoAll", "Signal"};
+  return std::ranges::any_of(
+      kParts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
 }
 
 // A trampoline, of this library or of another copy of it: each has a mark before it.
