@@ -46,6 +46,7 @@ class Run {
     // Whoever has several at once takes them in one order.
     std::ranges::sort(communicators_, std::less<>());
     std::vector<std::unique_lock<std::mutex>> locks;
+    locks.reserve(communicators_.size());
     for (Communicator* each : communicators_) locks.emplace_back(each->mutex());
 
     Prepare();

@@ -72,10 +72,10 @@ struct Communicator::Peer {
   void GiveBack(CudaDriver* driver) const {
     for (const std::unique_ptr<Way>& way : ways) {
       if (way == nullptr) continue;
-      for (const Stream stream : {way->port.stream, way->port.staging_stream}) {
+      for (Stream stream : {way->port.stream, way->port.staging_stream}) {
         if (stream != nullptr) driver->DeleteStream(stream);
       }
-      for (const Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
+      for (Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
         if (event != nullptr) driver->DeleteEvent(event);
       }
       if (way->memory != 0) driver->Free(way->memory);
@@ -265,7 +265,7 @@ bool Communicator::Close() {
   for (const auto& [stream, event] : used_) {
     if (event != nullptr) driver_->DeleteEvent(event);
   }
-  for (const Event event : ties_) driver_->DeleteEvent(event);
+  for (Event event : ties_) driver_->DeleteEvent(event);
   used_.clear();
   ties_.clear();
   peers_.clear();

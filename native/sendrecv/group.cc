@@ -189,7 +189,7 @@ class BatchWork {
   }
 
   bool Enqueue(const Operation& operation) {
-    const Stream stream = StreamOf(operation.stream);
+    Stream stream = StreamOf(operation.stream);
     // The application's may well be null, the default stream.
     if (stream == nullptr && operation.stream != 0) return false;
     if (operation.kind == Operation::Kind::kWrite || operation.kind == Operation::Kind::kWait ||

@@ -96,6 +96,7 @@ class SendRecv final : public Interceptor {
 
   nccl::Result CommInitAll(nccl::Comm* comms, int devices, const int* list) override {
     std::vector<Shared> made;
+    made.reserve(static_cast<size_t>(std::max(devices, 0)));
     std::random_device random;
     const std::string key =
         std::to_string(getpid()) + " " + std::to_string(random()) + " " + std::to_string(random());
@@ -230,7 +231,7 @@ class SendRecv final : public Interceptor {
   Shared JoinOn(int device, const std::string& key, int ranks, int rank) {
     std::string why;
     const cu::Api* api = cu::Open(&why);
-    const cu::Context context = api == nullptr ? nullptr : PrimaryContext(*api, device);
+    cu::Context context = api == nullptr ? nullptr : PrimaryContext(*api, device);
     if (context == nullptr) return nullptr;
     const InContext in(*api, context);
     return Join(key, ranks, rank, Blocks(nullptr));
