@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "sendrecv/counts.h"
 #include "sendrecv/say.h"
 
 namespace nccltune::sendrecv {
@@ -38,8 +39,7 @@ Way WayOf(Reach reach) {
 
 class Run {
  public:
-  Run(const CallGroup& group, const Native& native, Counts* counts)
-      : group_(group), native_(native), counts_(counts) {}
+  Run(const CallGroup& group, const Native& native) : group_(group), native_(native) {}
 
   nccl::Result Go() {
     for (const Call& call : group_.calls) Add(&communicators_, call.communicator.get());
@@ -87,7 +87,7 @@ class Run {
       if (port == nullptr) {
         without_.push_back(turn);
         const bool small = call.bytes() < communicator.options().floor;
-        counts_->Add(small ? Way::kSmall : Way::kElsewhere, call.bytes());
+        TheCounts().Add(small ? Way::kSmall : Way::kElsewhere, call.bytes());
         continue;
       }
       const auto peer = std::pair(&communicator, call.peer);
@@ -152,11 +152,55 @@ class Run {
               return result_ == abi::kSuccess;
             },
     };
-    if (!Tie()) return "CUDA refused an event";
+    if (!Tie() || !Sum()) return "CUDA refused an operation";
     const Outcome outcome = RunGroup(batches_, surroundings);
     Count(outcome);
     if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
-    return result_ == abi::kSuccess && !Tie() ? "CUDA refused an event" : "";
+    if (result_ != abi::kSuccess) return "";
+    return Check() && Tie() ? "" : "CUDA refused an operation";
+  }
+
+  // What is sent, before anything of the group is enqueued that a peer waits for.
+  bool Sum() {
+    return std::ranges::all_of(CheckedMessages(), [](const CheckedMessage& each) {
+      const Message& message = *each.message;
+      const bool sends = message.port->end->role() == Role::kSender;
+      return !sends || each.checked.verifier->Sum(each.stream, message.address, message.bytes,
+                                                  each.checked.sums, each.checked.number);
+    });
+  }
+
+  bool Check() {
+    return std::ranges::all_of(checked_, [](const CheckedMessage& each) {
+      const Message& message = *each.message;
+      const bool sends = message.port->end->role() == Role::kSender;
+      return sends || each.checked.verifier->Check(each.stream, message.address, message.bytes,
+                                                   each.checked.sums, each.checked.number,
+                                                   message.port->name);
+    });
+  }
+
+  struct CheckedMessage {
+    const Message* message = nullptr;
+    Stream stream = nullptr;
+    Communicator::Checked checked;
+  };
+
+  const std::vector<CheckedMessage>& CheckedMessages() {
+    if (!communicators_.front()->options().verify) return checked_;
+    // In the order of calls, in which the peer counts.
+    for (size_t turn = 0; turn < group_.calls.size(); ++turn) {
+      for (size_t i = 0; i < batches_.size(); ++i) {
+        const auto found = std::ranges::find(batches_[i].messages, turn, &Message::turn);
+        if (found == batches_[i].messages.end() || found->small || found->captured) continue;
+        const Call& call = group_.calls[turn];
+        const auto checked = owners_[i]->NextChecked(call.peer, call.role);
+        if (checked.verifier != nullptr) {
+          checked_.push_back({&*found, batches_[i].stream, checked});
+        }
+      }
+    }
+    return checked_;
   }
 
   // NCCL makes all streams of a communicator in a group wait for each other.
@@ -197,7 +241,7 @@ class Run {
     for (size_t batch = 0; batch < outcome.ways.size(); ++batch) {
       for (size_t i = 0; i < outcome.ways[batch].size(); ++i) {
         const Message& message = batches_[batch].messages[i];
-        counts_->Add(WayTaken(outcome.ways[batch][i], ways_[batch][i], message), message.bytes);
+        TheCounts().Add(WayTaken(outcome.ways[batch][i], ways_[batch][i], message), message.bytes);
       }
     }
   }
@@ -229,21 +273,21 @@ class Run {
 
   const CallGroup& group_;
   const Native& native_;
-  Counts* counts_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;
   std::vector<Communicator*> owners_;   // by batch
   std::vector<bool> captured_;          // by batch
   std::vector<std::vector<Way>> ways_;  // by batch and message: what would be, or why not
   std::vector<size_t> without_;         // turns of calls that no lane leads to
+  std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
   bool called_ = false;
 };
 
 }  // namespace
 
-nccl::Result RunCalls(const CallGroup& group, const Native& native, Counts* counts) {
-  return Run(group, native, counts).Go();
+nccl::Result RunCalls(const CallGroup& group, const Native& native) {
+  return Run(group, native).Go();
 }
 
 }  // namespace nccltune::sendrecv

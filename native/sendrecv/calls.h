@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "sendrecv/communicator.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/interpose.h"
 
 namespace nccltune::sendrecv {
@@ -37,7 +36,7 @@ struct CallGroup {
 };
 
 // NCCL's result, or what went wrong with ours.
-nccl::Result RunCalls(const CallGroup& group, const Native& native, Counts* counts);
+nccl::Result RunCalls(const CallGroup& group, const Native& native);
 
 }  // namespace nccltune::sendrecv
 

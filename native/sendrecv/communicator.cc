@@ -17,7 +17,8 @@ namespace nccltune::sendrecv {
 namespace {
 
 uint64_t AgreementOf(const Options& options) {
-  return ContentHash(std::to_string(options.floor) + (options.dry_run ? " dry" : ""));
+  return ContentHash(std::to_string(options.floor) + (options.dry_run ? " dry" : "") +
+                     (options.verify ? " verify" : ""));
 }
 
 // Some message has been told of by one side at least, and is not over.
@@ -52,6 +53,8 @@ struct Communicator::Peer {
     Way(LaneMemory& lane, Role role) : end(lane, role) {}
     LaneEnd end;
     Port port;
+    Sums* sums = nullptr;
+    uint64_t checked = 0;  // messages
     // For staging.
     DeviceAddress memory = 0;
     bool refused = false;
@@ -110,6 +113,15 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   card.agreement = AgreementOf(options);
   made->offers_ = std::make_unique<Offers>(*made->driver_, card);
   card.state.store(Card::kHere);
+  if (options.verify) {
+    Communicator* const communicator = made.get();
+    made->verifier_ =
+        std::make_unique<Verifier>(*made->driver_, [communicator](const std::string& what) {
+          Warn(what);
+          const std::scoped_lock lock(communicator->lanes_mutex_);
+          communicator->Fail(what);
+        });
+  }
   return made;
 }
 
@@ -172,9 +184,9 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   if (way != nullptr || !make) return way == nullptr ? nullptr : &way->port;
   const bool sends = role == Role::kSender;
   bool failed = false;
-  LaneMemory* const memory =
+  const Segment::LanePlace lane =
       segment_->Lane(*api_, sends ? place_ : peer->place, sends ? peer->place : place_, &failed);
-  if (memory == nullptr) {
+  if (lane.memory == nullptr) {
     // The peer has the same verdict, or none can go on.
     if (failed) {
       Break("no shared memory for the messages of rank " + std::to_string(rank));
@@ -184,8 +196,9 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     }
     return nullptr;
   }
-  way = std::make_unique<Peer::Way>(*memory, role);
+  way = std::make_unique<Peer::Way>(*lane.memory, role);
   Peer::Way* const made = way.get();
+  made->sums = lane.sums;
   made->port.end = &made->end;
   made->port.resolve = [peer](uint64_t allocation, uint64_t offset) {
     return peer->imports.Resolve(allocation, offset);
@@ -208,8 +221,15 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     return made->staging.get();
   };
   const std::scoped_lock lock(lanes_mutex_);
-  lanes_.push_back({.memory = memory, .place = peer->place, .rank = rank});
+  lanes_.push_back({.memory = lane.memory, .place = peer->place, .rank = rank});
   return &made->port;
+}
+
+Communicator::Checked Communicator::NextChecked(int peer, Role role) {
+  Peer::Way& way = *peers_.at(peer)->ways[static_cast<size_t>(role)];
+  // Behind a captured message the two sides do not count alike.
+  if (verifier_ == nullptr || way.end.closed()) return {};
+  return {.verifier = verifier_.get(), .sums = way.sums, .number = ++way.checked};
 }
 
 void Communicator::LookAt(int peer) { peers_.at(peer)->imports.Look(); }
@@ -270,6 +290,7 @@ bool Communicator::Close() {
   ties_.clear();
   peers_.clear();
   offers_.reset();
+  verifier_.reset();
   const std::scoped_lock lanes(lanes_mutex_);
   lanes_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);

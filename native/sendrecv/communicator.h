@@ -19,6 +19,7 @@
 #include "sendrecv/group.h"
 #include "sendrecv/segment.h"
 #include "sendrecv/shares.h"
+#include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 
@@ -28,6 +29,7 @@ struct Options {
   uint64_t from = uint64_t{2} << 20;     // the copy engine's
   Policy policy;
   bool dry_run = false;
+  bool verify = false;
 };
 
 class Communicator {
@@ -50,6 +52,14 @@ class Communicator {
   struct Peer;
   // `make`: where there is none yet.
   Port* FindPort(int peer, Role role, bool make);
+  // Where contents are checked: the number of the port's next message, which the peer counts alike,
+  // and its sums.
+  struct Checked {
+    Verifier* verifier = nullptr;  // null: they are not
+    Sums* sums = nullptr;
+    uint64_t number = 0;
+  };
+  Checked NextChecked(int peer, Role role);
   // Maps what the peer has offered meanwhile.
   void LookAt(int peer);
   Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
@@ -100,6 +110,7 @@ class Communicator {
 
   std::mutex mutex_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
+  std::unique_ptr<Verifier> verifier_;          // null: nothing is checked
   std::map<Stream, Event> used_;
   std::vector<Event> ties_;
 

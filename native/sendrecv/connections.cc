@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams share CUDA's connections to a GPU, 8 by default, and what waits in one keeps all streams of
-// its connection waiting. CUDA reads the number when it starts, which is long after a library that is
-// loaded with the program.
+// Streams share CUDA's connections to a GPU, 8 by default, and what waits in one keeps all streams
+// of its connection waiting. CUDA reads the number when it starts, which is long after a library
+// that is loaded with the program.
 #include <cstdlib>
 #include <cstring>
 

@@ -21,9 +21,15 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
     "NCCL: memory that the peer cannot map",
     "NCCL: more allocations than can be shared",
     "NCCL: dry run, a copy engine would have carried it",
+    "contents checked",
 };
 
 }  // namespace
+
+Counts& TheCounts() {
+  static Counts& counts = *new Counts;
+  return counts;
+}
 
 void Counts::Add(Way way, uint64_t bytes) {
   Counter& counter = counters_[static_cast<size_t>(way)];

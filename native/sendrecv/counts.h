@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How messages went, and why NCCL carried those that it did. Of a process, from any thread.
+// How messages went, and why NCCL carried those that it did. From any thread.
 #ifndef NCCLTUNE_SENDRECV_COUNTS_H_
 #define NCCLTUNE_SENDRECV_COUNTS_H_
 
@@ -29,6 +29,8 @@ enum class Way : uint8_t {
   kRefused,    // the peer could not map it
   kNoRoom,     // too many allocations
   kDry,        // a dry run: a copy engine would have had it
+  // Beside one of these.
+  kChecked,  // its contents were compared
   kCount,
 };
 
@@ -52,6 +54,9 @@ class Counts {
   };
   std::array<Counter, static_cast<size_t>(Way::kCount)> counters_;
 };
+
+// Of the process, as long as it lives.
+Counts& TheCounts();
 
 }  // namespace nccltune::sendrecv
 

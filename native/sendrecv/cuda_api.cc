@@ -65,6 +65,10 @@ Opened OpenOnce() {
   reader.Read("cuMemcpyDtoDAsync_v2", &api.MemcpyDtoDAsync);
   reader.Read("cuMemAlloc_v2", &api.MemAlloc);
   reader.Read("cuMemFree_v2", &api.MemFree);
+  reader.Read("cuMemcpyDtoHAsync_v2", &api.MemcpyDtoHAsync);
+  reader.Read("cuLaunchHostFunc", &api.LaunchHostFunc);
+  reader.Read("cuMemHostAlloc", &api.MemHostAlloc);
+  reader.Read("cuMemFreeHost", &api.MemFreeHost);
   reader.Read("cuMemHostRegister_v2", &api.MemHostRegister);
   reader.Read("cuMemHostUnregister", &api.MemHostUnregister);
   reader.Read("cuPointerGetAttributes", &api.PointerGetAttributes);

@@ -80,6 +80,10 @@ struct Api {
   Result (*MemcpyDtoDAsync)(Pointer to, Pointer from, size_t bytes, Stream stream);
   Result (*MemAlloc)(Pointer* address, size_t bytes);
   Result (*MemFree)(Pointer address);
+  Result (*MemcpyDtoHAsync)(void* to, Pointer from, size_t bytes, Stream stream);
+  Result (*LaunchHostFunc)(Stream stream, void (*function)(void*), void* argument);
+  Result (*MemHostAlloc)(void** address, size_t bytes, unsigned flags);
+  Result (*MemFreeHost)(void* address);
   Result (*MemHostRegister)(void* address, size_t bytes, unsigned flags);
   Result (*MemHostUnregister)(void* address);
   Result (*PointerGetAttributes)(unsigned count, const int* attributes, void** values,

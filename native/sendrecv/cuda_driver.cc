@@ -174,6 +174,27 @@ void CudaDriver::Free(DeviceAddress address) {
   Well(api_.MemFree(address));
 }
 
+void* CudaDriver::AllocateHost(uint64_t bytes) {
+  const InContext in(api_, context_);
+  void* address = nullptr;
+  return Well(api_.MemHostAlloc(&address, bytes, 0)) ? address : nullptr;
+}
+
+void CudaDriver::FreeHost(void* address) {
+  const InContext in(api_, context_);
+  Well(api_.MemFreeHost(address));
+}
+
+bool CudaDriver::CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes) {
+  const InContext in(api_, context_);
+  return Well(api_.MemcpyDtoHAsync(to, from, bytes, stream));
+}
+
+bool CudaDriver::Host(Stream stream, void (*function)(void*), void* argument) {
+  const InContext in(api_, context_);
+  return Well(api_.LaunchHostFunc(stream, function, argument));
+}
+
 bool CudaDriver::Export(const Allocation& allocation, cu::IpcMemory* handle) const {
   const InContext in(api_, context_);
   return api_.IpcGetMemHandle(handle, allocation.base) == cu::kSuccess;

@@ -66,6 +66,12 @@ class CudaDriver final : public Driver {
   DeviceAddress Allocate(uint64_t bytes);
   void Free(DeviceAddress address);
 
+  // For checks of contents alone. `function` runs in the stream's order and calls no CUDA.
+  void* AllocateHost(uint64_t bytes);
+  void FreeHost(void* address);
+  bool CopyToHost(Stream stream, void* to, DeviceAddress from, uint64_t bytes);
+  bool Host(Stream stream, void (*function)(void*), void* argument);
+
   bool Export(const Allocation& allocation, cu::IpcMemory* handle) const;
   // 0: CUDA refused.
   DeviceAddress Import(const cu::IpcMemory& handle) const;

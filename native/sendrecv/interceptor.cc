@@ -74,8 +74,6 @@ class SendRecv final : public Interceptor {
  public:
   SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {}
 
-  const Counts& counts() const { return counts_; }
-
   nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
     const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
     return Made(made, comm, native().CommInitRank(comm, ranks, id, rank));
@@ -178,7 +176,7 @@ class SendRecv final : public Interceptor {
       if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
       group.others = false;
     }
-    return group.calls.empty() ? native().GroupEnd() : RunCalls(group, native(), &counts_);
+    return group.calls.empty() ? native().GroupEnd() : RunCalls(group, native());
   }
 
   void Work() noexcept override { OpenGroup::OfThread().calls.others = true; }
@@ -296,7 +294,7 @@ class SendRecv final : public Interceptor {
   nccl::Result Take(const Call& call) {
     OpenGroup& open = OpenGroup::OfThread();
     if (open.depth == 0) {
-      return RunCalls({.calls = {call}, .grouped = false, .others = false}, native(), &counts_);
+      return RunCalls({.calls = {call}, .grouped = false, .others = false}, native());
     }
     open.calls.calls.push_back(call);
     return abi::kSuccess;
@@ -333,7 +331,6 @@ class SendRecv final : public Interceptor {
   }
 
   const Options options_;
-  Counts counts_;
   std::shared_mutex mutex_;
   std::map<nccl::Comm, Shared> communicators_;
   std::vector<Shared> ended_;
@@ -343,6 +340,7 @@ Options ReadOptions(Mode mode) {
   std::vector<std::string> problems;
   Options options;
   options.dry_run = mode == Mode::kDryRun;
+  options.verify = mode == Mode::kVerify;
   options.from = ReadNumber(SettingId::kSendrecvFrom, &problems).value_or(options.from);
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
@@ -351,13 +349,10 @@ Options ReadOptions(Mode mode) {
   return options;
 }
 
-// Of the one in a process, at its end.
-const Counts* g_counts = nullptr;
-
 void SayCounts() {
   const std::string path = ReadPath(SettingId::kSendrecvStats);
   std::string words;
-  std::istringstream lines(g_counts->Words());
+  std::istringstream lines(TheCounts().Words());
   for (std::string line; std::getline(lines, line);) {
     words += "nccltune sendrecv: process " + std::to_string(getpid()) + ": " + line + "\n";
   }
@@ -377,10 +372,7 @@ void SayCounts() {
 
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
-  if (!ReadPath(SettingId::kSendrecvStats).empty()) {
-    g_counts = &made->counts();
-    std::atexit(&SayCounts);
-  }
+  if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit(&SayCounts);
   return made;
 }
 

@@ -24,7 +24,7 @@ constexpr size_t kPage = 64 << 10;  // of the largest kind that there is
 constexpr size_t Pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 constexpr size_t kHead = Pages(sizeof(SegmentMemory));
-constexpr size_t kLane = Pages(sizeof(LaneMemory));
+constexpr size_t kLane = Pages(sizeof(LaneMemory) + sizeof(Sums));
 constexpr size_t kWhole = kHead + kMostLocal * kMostLocal * kLane;
 
 // The lanes are all zero at first, which is what an object of each kind begins as.
@@ -71,6 +71,9 @@ struct Segment::Mapped {
     void* at = mmap(nullptr, kLane, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
     if (at != MAP_FAILED) memory = static_cast<LaneMemory*>(at);
   }
+  LanePlace place() const {
+    return {.memory = memory, .sums = reinterpret_cast<Sums*>(memory + 1)};
+  }
   ~Mapped() {
     pinned.reset();
     if (memory != nullptr) munmap(memory, kLane);
@@ -83,10 +86,11 @@ Segment::Segment(std::string name) : name_(std::move(name)) {}
 
 std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   const std::string name = NameFor(key);
+  // Ends after the lock: its end takes it.
+  std::shared_ptr<Segment> made(new Segment(name));
   const std::scoped_lock lock(OpenMutex());
   std::weak_ptr<Segment>& known = OpenSegments()[name];
   if (std::shared_ptr<Segment> open = known.lock()) return open;
-  std::shared_ptr<Segment> made(new Segment(name));
   if (!made->OpenFile(why)) return nullptr;
   known = made;
   return made;
@@ -170,14 +174,14 @@ bool Segment::Lives(size_t place) {
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-LaneMemory* Segment::Lane(const cu::Api& api, size_t from, size_t to, bool* failed) {
+Segment::LanePlace Segment::Lane(const cu::Api& api, size_t from, size_t to, bool* failed) {
   const size_t number = from * kMostLocal + to;
   const std::scoped_lock lock(mutex_);
   std::unique_ptr<Mapped>& mapped = lanes_[number];
-  if (mapped != nullptr) return mapped->memory;
+  if (mapped != nullptr) return mapped->place();
   std::atomic<uint32_t>& state = memory_->lanes[number];
   uint32_t seen = state.load();
-  if (seen == SegmentMemory::kNever) return nullptr;
+  if (seen == SegmentMemory::kNever) return {};
   auto made = std::make_unique<Mapped>(file_, number);
   std::string why;
   bool well = made->memory != nullptr && Fill(kHead + number * kLane, kLane, &why);
@@ -190,13 +194,13 @@ LaneMemory* Segment::Lane(const cu::Api& api, size_t from, size_t to, bool* fail
     const uint32_t mine = well ? SegmentMemory::kThere : SegmentMemory::kNever;
     if (state.compare_exchange_strong(seen, mine)) seen = mine;
   }
-  if (seen == SegmentMemory::kNever) return nullptr;
+  if (seen == SegmentMemory::kNever) return {};
   if (!well) {
     *failed = true;
-    return nullptr;
+    return {};
   }
   mapped = std::move(made);
-  return mapped->memory;
+  return mapped->place();
 }
 
 void Segment::Break() {

@@ -20,6 +20,7 @@
 
 #include "sendrecv/cuda_api.h"
 #include "sendrecv/lane.h"
+#include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
 
@@ -85,9 +86,14 @@ class Segment {
   // The rank in a place is there, or has left as it should. False: its process has ended.
   bool Lives(size_t place);
 
+  // What the memory of a lane begins with, and what lies behind it.
+  struct LanePlace {
+    LaneMemory* memory = nullptr;
+    Sums* sums = nullptr;
+  };
   // From one place to another; null: there is no memory for it, which both sides find alike unless
   // it `failed` here alone.
-  LaneMemory* Lane(const cu::Api& api, size_t from, size_t to, bool* failed);
+  LanePlace Lane(const cu::Api& api, size_t from, size_t to, bool* failed);
 
   // Every lane that this process has used ends its waits, on both sides.
   void Break();
