@@ -79,6 +79,7 @@ class Run {
   }
 
   void Prepare() {
+    for (Communicator* each : communicators_) each->Tidy();
     std::vector<std::pair<Communicator*, int>> looked;
     for (size_t turn = 0; turn < group_.calls.size(); ++turn) {
       const Call& call = group_.calls[turn];

@@ -61,8 +61,9 @@ struct Communicator::Peer {
     std::unique_ptr<Staging> staging;
   };
 
-  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind)
-      : place(at), imports(driver, card, mine, kind) {}
+  Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind,
+       Inbox* inbox)
+      : place(at), imports(driver, card, mine, kind, inbox, at) {}
 
   bool IsOver(CudaDriver& driver) const {
     return std::ranges::all_of(ways, [&](const std::unique_ptr<Way>& way) {
@@ -111,7 +112,12 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   card.context = reinterpret_cast<uint64_t>(made->driver_->context());
   card.gpu = made->driver_->uuid();
   card.agreement = AgreementOf(options);
-  made->offers_ = std::make_unique<Offers>(*made->driver_, card);
+  made->mailbox_ = Mailbox::Open(made->segment_->name(), *place);
+  if (made->mailbox_ != nullptr) {
+    made->inbox_ =
+        std::make_unique<Inbox>(*made->driver_, made->segment_->memory(), *made->mailbox_);
+  }
+  made->offers_ = std::make_unique<Offers>(*made->driver_, card, made->mailbox_.get(), *place);
   card.state.store(Card::kHere);
   if (options.verify) {
     Communicator* const communicator = made.get();
@@ -168,7 +174,7 @@ std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place)
     kind = Imports::Kind::kNone;
   }
   if (kind == Imports::Kind::kNone) Info("no peer access to the GPU of " + who);
-  return std::make_unique<Peer>(place, *driver_, card, place_, kind);
+  return std::make_unique<Peer>(place, *driver_, card, place_, kind, inbox_.get());
 }
 
 Communicator::Peer* Communicator::FindPeer(int rank) {
@@ -234,6 +240,23 @@ Communicator::Checked Communicator::NextChecked(int peer, Role role) {
 
 void Communicator::LookAt(int peer) { peers_.at(peer)->imports.Look(); }
 
+bool Communicator::IsInUse(uint64_t allocation) const {
+  return std::ranges::any_of(peers_, [&](const auto& each) {
+    return each.second != nullptr &&
+           std::ranges::any_of(each.second->ways, [&](const std::unique_ptr<Peer::Way>& way) {
+             if (way == nullptr) return false;
+             const auto mine = static_cast<size_t>(way->end.role());
+             return std::ranges::any_of(way->end.memory().slots, [&](const Slot& slot) {
+               return !sendrecv::IsOver(slot) && slot.halves[mine].allocation == allocation;
+             });
+           });
+  });
+}
+
+void Communicator::Tidy() {
+  offers_->Tidy([this](uint64_t number) { return IsInUse(number); });
+}
+
 Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
   return offers_->Find(address, bytes, peers_.at(peer)->place);
 }
@@ -291,6 +314,8 @@ bool Communicator::Close() {
   peers_.clear();
   offers_.reset();
   verifier_.reset();
+  inbox_.reset();
+  mailbox_.reset();
   const std::scoped_lock lanes(lanes_mutex_);
   lanes_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);

@@ -48,6 +48,8 @@ class Communicator {
   // One at a time.
   std::mutex& mutex() { return mutex_; }
 
+  // Before the first of a group's messages: what no message is in any more is taken back.
+  void Tidy();
   // The lane to a peer, or from it; null: NCCL carries all. Under the mutex, as what follows.
   struct Peer;
   // `make`: where there is none yet.
@@ -96,6 +98,7 @@ class Communicator {
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
   bool EverythingIsOver();
+  bool IsInUse(uint64_t allocation) const;
   void Fail(const std::string& why);
 
   const std::string key_;
@@ -104,6 +107,9 @@ class Communicator {
   std::unique_ptr<CudaDriver> driver_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
+  // Null where the system has none: then memory without a legacy handle is NCCL's.
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<Offers> offers_;
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;

@@ -18,10 +18,16 @@ class Reader {
 
   template <typename Function>
   void Read(const char* name, Function* function) {
-    *function = reinterpret_cast<Function>(dlsym(library_, name));
+    MayRead(name, function);
     if (*function == nullptr && why_->empty()) {
       *why_ = std::string("libcuda.so.1 has no ") + name + "; CUDA 11.7 and later have";
     }
+  }
+
+  // Null: it is not there.
+  template <typename Function>
+  void MayRead(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(dlsym(library_, name));
   }
 
  private:
@@ -76,6 +82,17 @@ Opened OpenOnce() {
   reader.Read("cuIpcOpenMemHandle_v2", &api.IpcOpenMemHandle);
   reader.Read("cuIpcCloseMemHandle", &api.IpcCloseMemHandle);
   reader.Read("cuGetErrorName", &api.GetErrorName);
+  reader.MayRead("cuMemRetainAllocationHandle", &api.MemRetainAllocationHandle);
+  reader.MayRead("cuMemGetAllocationPropertiesFromHandle",
+                 &api.MemGetAllocationPropertiesFromHandle);
+  reader.MayRead("cuMemExportToShareableHandle", &api.MemExportToShareableHandle);
+  reader.MayRead("cuMemImportFromShareableHandle", &api.MemImportFromShareableHandle);
+  reader.MayRead("cuMemRelease", &api.MemRelease);
+  reader.MayRead("cuMemAddressReserve", &api.MemAddressReserve);
+  reader.MayRead("cuMemAddressFree", &api.MemAddressFree);
+  reader.MayRead("cuMemMap", &api.MemMap);
+  reader.MayRead("cuMemUnmap", &api.MemUnmap);
+  reader.MayRead("cuMemSetAccess", &api.MemSetAccess);
   return opened;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What send/recv needs of CUDA's driver interface. Our own declarations of public facts; each
-// function by the name and version that libcuda exports, all of them there since CUDA 11.7.
+// function by the name and version that libcuda exports, all of them there since CUDA 11.7 but
+// those that are marked.
 #ifndef NCCLTUNE_SENDRECV_CUDA_API_H_
 #define NCCLTUNE_SENDRECV_CUDA_API_H_
 
@@ -29,6 +30,23 @@ struct Uuid {  // CUuuid
 struct IpcMemory {  // CUipcMemHandle
   char reserved[64];
 };
+using Memory = unsigned long long;  // CUmemGenericAllocationHandle
+struct MemoryLocation {             // CUmemLocation
+  int type = 0;
+  int id = 0;
+};
+struct MemoryAccess {  // CUmemAccessDesc
+  MemoryLocation location;
+  int flags = 0;
+};
+struct MemoryProperties {  // CUmemAllocationProp
+  int type = 0;
+  int handle_types = 0;
+  MemoryLocation location;
+  void* windows = nullptr;
+  unsigned char flags[8] = {};
+};
+static_assert(sizeof(MemoryAccess) == 12 && sizeof(MemoryProperties) == 32);
 
 inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
@@ -51,7 +69,14 @@ inline constexpr int kDeviceOrdinal = 9;
 inline constexpr int kLegacyIpc = 10;  // ..._IS_LEGACY_CUDA_IPC_CAPABLE
 inline constexpr int kRangeStart = 11;
 inline constexpr int kRangeSize = 12;
+inline constexpr int kMappingSize = 18;
+inline constexpr int kMappingBase = 19;
+inline constexpr int kMemoryBlockId = 20;
 inline constexpr unsigned kDeviceMemory = 2;  // CU_MEMORYTYPE_DEVICE
+
+inline constexpr int kPosixDescriptor = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int kOnDevice = 1;         // CU_MEM_LOCATION_TYPE_DEVICE
+inline constexpr int kReadWrite = 3;        // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 
 struct Api {
   Result (*Init)(unsigned flags);
@@ -92,6 +117,20 @@ struct Api {
   Result (*IpcOpenMemHandle)(Pointer* address, IpcMemory handle, unsigned flags);
   Result (*IpcCloseMemHandle)(Pointer address);
   Result (*GetErrorName)(Result result, const char** name);
+  // Virtual memory management; each null where the driver lacks it.
+  Result (*MemRetainAllocationHandle)(Memory* memory, void* address);
+  Result (*MemGetAllocationPropertiesFromHandle)(MemoryProperties* properties, Memory memory);
+  Result (*MemExportToShareableHandle)(void* shareable, Memory memory, int type,
+                                       unsigned long long flags);
+  Result (*MemImportFromShareableHandle)(Memory* memory, void* shareable, int type);
+  Result (*MemRelease)(Memory memory);
+  Result (*MemAddressReserve)(Pointer* address, size_t bytes, size_t alignment, Pointer wanted,
+                              unsigned long long flags);
+  Result (*MemAddressFree)(Pointer address, size_t bytes);
+  Result (*MemMap)(Pointer address, size_t bytes, size_t offset, Memory memory,
+                   unsigned long long flags);
+  Result (*MemUnmap)(Pointer address, size_t bytes);
+  Result (*MemSetAccess)(Pointer address, size_t bytes, const MemoryAccess* access, size_t count);
 };
 
 // libcuda, opened once a process. Null: there is none, or it lacks a function, and `why` says so.

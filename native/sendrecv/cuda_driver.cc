@@ -68,7 +68,7 @@ std::unique_ptr<CudaDriver> CudaDriver::OfCurrent(const cu::Api& api, std::strin
   if (result == cu::kSuccess) result = api.DeviceGetUuid(&uuid, device);
   *why = result == cu::kSuccess ? Lacks(api, device) : cu::NameOf(api, result);
   if (!why->empty()) return nullptr;
-  return std::unique_ptr<CudaDriver>(new CudaDriver(api, context, uuid));
+  return std::unique_ptr<CudaDriver>(new CudaDriver(api, context, device, uuid));
 }
 
 bool CudaDriver::Well(cu::Result result) const {

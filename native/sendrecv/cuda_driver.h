@@ -37,7 +37,7 @@ struct Allocation {
   uint64_t bytes = 0;
   uint64_t id = 0;         // of no other allocation of the process, also later
   int device = -1;         // its number in this process
-  bool shareable = false;  // by a handle to other processes
+  bool shareable = false;  // by a legacy handle to other processes
 };
 
 class CudaDriver final : public Driver {
@@ -79,18 +79,21 @@ class CudaDriver final : public Driver {
   // Memory of another GPU of this process can be reached from this one.
   bool EnablePeer(cu::Context peer) const;
 
+  const cu::Api& api() const { return api_; }
   cu::Context context() const { return context_; }
+  cu::Device device() const { return device_; }
   const cu::Uuid& uuid() const { return uuid_; }
 
  private:
-  CudaDriver(const cu::Api& api, cu::Context context, const cu::Uuid& uuid)
-      : api_(api), context_(context), uuid_(uuid) {}
+  CudaDriver(const cu::Api& api, cu::Context context, cu::Device device, const cu::Uuid& uuid)
+      : api_(api), context_(context), device_(device), uuid_(uuid) {}
 
   // Tells of a refusal, once.
   bool Well(cu::Result result) const;
 
   const cu::Api& api_;
   cu::Context context_;
+  cu::Device device_;
   cu::Uuid uuid_;
 };
 

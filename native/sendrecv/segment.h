@@ -27,10 +27,13 @@ namespace nccltune::sendrecv {
 // Ranks of one host in one communicator.
 inline constexpr size_t kMostLocal = 64;
 
-// An allocation that a rank offers to others. Its number is known to both sides.
+// Memory that a rank offers to others: an allocation, or chunks side by side. Its number is known
+// to both sides.
 struct Share {
   // 0: free. Written last, so that who reads it finds the rest.
   std::atomic<uint64_t> number = 0;
+  // 0: the handle tells all. Otherwise descriptors of so many come by the mailbox.
+  uint32_t chunks = 0;
   cu::IpcMemory handle = {};
   uint64_t base = 0;  // in its own process
   uint64_t bytes = 0;
@@ -60,7 +63,7 @@ struct Card {
 // Read by all; the first page of the file and on.
 struct SegmentMemory {
   // Another layout has another name, so that two releases of ours do not meet.
-  static constexpr uint32_t kLayout = 1;
+  static constexpr uint32_t kLayout = 2;
 
   std::atomic<uint32_t> places = 0;  // taken
   enum LaneState : uint32_t { kUntouched, kThere, kNever };
@@ -79,6 +82,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   SegmentMemory& memory() const { return *memory_; }
+  const std::string& name() const { return name_; }
 
   // A place for one more rank, whose card is the caller's from then on.
   std::optional<size_t> Join(std::string* why);

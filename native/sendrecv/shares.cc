@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace nccltune::sendrecv {
 namespace {
 
 constexpr auto kSweepEvery = std::chrono::seconds(1);
-
-uint64_t Bit(size_t place) { return uint64_t{1} << place; }
 
 // A handle may be opened once in a process for each GPU; communicators share what it gives.
 class OpenHandles {
@@ -64,10 +63,7 @@ Offers::~Offers() {
   for (const auto& [base, known] : known_) TakeBack(known);
 }
 
-void Offers::TakeBack(const Known& known) {
-  card_.shares[known.index].number.store(0);
-  ++card_.shares_changed;
-}
+void Offers::TakeBack(const Known& known) { board_.TakeBack(&card_.shares[known.index]); }
 
 void Offers::Sweep() {
   swept_ = std::chrono::steady_clock::now();
@@ -77,32 +73,29 @@ void Offers::Sweep() {
     TakeBack(each.second);
     return true;
   });
+  spans_.Sweep();
 }
 
 Share* Offers::Offer(const Allocation& allocation) {
   // What was freed had its place among the others.
   Sweep();
-  const auto free = std::ranges::find_if(
-      card_.shares, [](const Share& share) { return share.number.load() == 0; });
-  if (free == card_.shares.end()) return nullptr;
+  Share* const free = board_.Free();
+  if (free == nullptr) return nullptr;
   if (!driver_.Export(allocation, &free->handle)) return nullptr;
+  free->chunks = 0;
   free->base = allocation.base;
   free->bytes = allocation.bytes;
-  free->wanted.store(0);
-  free->imported.store(0);
-  free->refused.store(0);
-  free->number.store(++made_);
-  known_[allocation.base] = {allocation, static_cast<size_t>(free - card_.shares.begin())};
-  return &*free;
+  board_.Publish(free);
+  known_[allocation.base] = {allocation, static_cast<size_t>(free - card_.shares.data())};
+  return free;
 }
 
 Found Offers::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
   if (std::chrono::steady_clock::now() - swept_ > kSweepEvery) Sweep();
   const auto allocation = driver_.Find(address);
-  if (!allocation || address + bytes > allocation->base + allocation->bytes) {
-    return {.reach = Reach::kNoMemory};
-  }
-  if (!allocation->shareable) return {.reach = Reach::kUnshared};
+  if (!allocation) return {.reach = Reach::kNoMemory};
+  if (!allocation->shareable) return spans_.Find(address, bytes, peer);
+  if (address + bytes > allocation->base + allocation->bytes) return {.reach = Reach::kNoMemory};
   const auto known = known_.find(allocation->base);
   Share* share = nullptr;
   if (known != known_.end() && known->second.allocation.id == allocation->id) {
@@ -111,62 +104,84 @@ Found Offers::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
     share = Offer(*allocation);
     if (share == nullptr) return {.reach = Reach::kNoRoom};
   }
-  Found found = {.reach = Reach::kNotYet,
-                 .number = share->number.load(),
-                 .offset = address - allocation->base};
-  if ((share->wanted.fetch_or(Bit(peer)) & Bit(peer)) == 0) ++card_.shares_changed;
-  if ((share->imported.load() & Bit(peer)) != 0) found.reach = Reach::kReached;
-  if ((share->refused.load() & Bit(peer)) != 0) found.reach = Reach::kNever;
-  return found;
+  return board_.Ask(share, address - allocation->base, peer);
 }
 
 Imports::~Imports() {
-  for (const auto& [number, base] : bases_) LetGo(base);
+  for (const auto& [number, mapping] : mappings_) LetGo(mapping);
+  if (inbox_ != nullptr) inbox_->DropUnless(from_, [](uint64_t) { return false; });
 }
 
-DeviceAddress Imports::Map(const Share& share) {
-  if (kind_ == Kind::kDirect) return share.base;
-  return kind_ == Kind::kByHandle ? TheHandles().Open(driver_, share.handle) : 0;
+Imports::Outcome Imports::Map(const Share& share, uint64_t number, Mapping* mapping) {
+  if (kind_ == Kind::kNone) return Outcome::kRefused;
+  if (share.chunks != 0) return MapChunks(share.chunks, number, mapping);
+  mapping->base = kind_ == Kind::kDirect ? share.base : TheHandles().Open(driver_, share.handle);
+  return mapping->base != 0 ? Outcome::kMapped : Outcome::kRefused;
 }
 
-void Imports::LetGo(DeviceAddress base) {
-  if (kind_ == Kind::kByHandle) TheHandles().Close(driver_, base);
+Imports::Outcome Imports::MapChunks(size_t count, uint64_t number, Mapping* mapping) {
+  if (inbox_ == nullptr) return Outcome::kRefused;
+  const Inbox::Delivery* const delivery = inbox_->Of(from_, number);
+  if (delivery == nullptr || (!delivery->refused && delivery->parts.size() < count)) {
+    return Outcome::kLater;
+  }
+  if (!delivery->refused) mapping->base = Chunks(driver_).Map(delivery->parts);
+  for (const ChunkMemory& part : delivery->parts) mapping->chunked += part.bytes;
+  inbox_->Drop(from_, number);
+  return mapping->base != 0 ? Outcome::kMapped : Outcome::kRefused;
+}
+
+void Imports::LetGo(const Mapping& mapping) {
+  if (mapping.chunked != 0) {
+    Chunks(driver_).Unmap(mapping.base, mapping.chunked);
+  } else if (kind_ == Kind::kByHandle) {
+    TheHandles().Close(driver_, mapping.base);
+  }
 }
 
 void Imports::Look() {
   const uint64_t changed = peer_.shares_changed.load();
   if (changed == seen_) return;
-  seen_ = changed;
-  std::map<uint64_t, DeviceAddress> kept;
+  // What the peer has told of has come.
+  if (inbox_ == nullptr || inbox_->Take()) seen_ = changed;
+  std::map<uint64_t, Mapping> kept;
+  std::set<uint64_t> offered;
   for (Share& share : peer_.shares) {
     const uint64_t number = share.number.load();
     if (number == 0) continue;
-    const auto known = bases_.find(number);
-    if (known != bases_.end()) {
+    offered.insert(number);
+    const auto known = mappings_.find(number);
+    if (known != mappings_.end()) {
       kept.insert(*known);
       continue;
     }
-    if ((share.wanted.load() & Bit(place_)) == 0 || (share.refused.load() & Bit(place_)) != 0) {
+    if ((share.wanted.load() & BitOf(place_)) == 0 || (share.refused.load() & BitOf(place_)) != 0) {
       continue;
     }
-    const DeviceAddress base = Map(share);
+    Mapping mapping;
+    const Outcome outcome = Map(share, number, &mapping);
+    if (outcome == Outcome::kLater) continue;
+    const bool mapped = outcome == Outcome::kMapped;
     // Another one's by now: it is new at the next look.
     if (share.number.load() != number) {
-      if (base != 0) LetGo(base);
+      if (mapped) LetGo(mapping);
       continue;
     }
-    if (base != 0) kept[number] = base;
-    (base != 0 ? share.imported : share.refused).fetch_or(Bit(place_));
+    if (mapped) kept[number] = mapping;
+    (mapped ? share.imported : share.refused).fetch_or(BitOf(place_));
   }
-  for (const auto& [number, base] : bases_) {
-    if (!kept.contains(number)) LetGo(base);
+  for (const auto& [number, mapping] : mappings_) {
+    if (!kept.contains(number)) LetGo(mapping);
   }
-  bases_ = std::move(kept);
+  mappings_ = std::move(kept);
+  if (inbox_ != nullptr) {
+    inbox_->DropUnless(from_, [&](uint64_t number) { return offered.contains(number); });
+  }
 }
 
 DeviceAddress Imports::Resolve(uint64_t number, uint64_t offset) const {
-  const auto found = bases_.find(number);
-  return found == bases_.end() ? 0 : found->second + offset;
+  const auto found = mappings_.find(number);
+  return found == mappings_.end() ? 0 : found->second.base + offset;
 }
 
 }  // namespace nccltune::sendrecv

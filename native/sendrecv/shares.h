@@ -13,30 +13,21 @@
 #include <string>
 #include <vector>
 
+#include "sendrecv/board.h"
 #include "sendrecv/cuda_driver.h"
+#include "sendrecv/inbox.h"
+#include "sendrecv/mailbox.h"
 #include "sendrecv/segment.h"
+#include "sendrecv/spans.h"
 
 namespace nccltune::sendrecv {
-
-enum class Reach : uint8_t {
-  kReached,
-  kNotYet,    // offered; the peer has not looked since
-  kNever,     // the peer could not map it
-  kUnshared,  // it has no handle: of a pool, or mapped by hand
-  kNoMemory,  // no single allocation of this process on the GPU
-  kNoRoom,    // as many allocations as there is room for
-};
-
-struct Found {
-  Reach reach = Reach::kNoMemory;
-  uint64_t number = 0;
-  uint64_t offset = 0;
-};
 
 // What a rank offers. Not for several threads at once.
 class Offers {
  public:
-  Offers(const CudaDriver& driver, Card& card) : driver_(driver), card_(card) {}
+  // `mailbox`: null where there is none; then legacy handles alone are offered. `place`: ours.
+  Offers(const CudaDriver& driver, Card& card, Mailbox* mailbox, size_t place)
+      : driver_(driver), card_(card), board_(card), spans_(driver, board_, mailbox, place) {}
   // Peers let go of everything when they look.
   ~Offers();
   Offers(const Offers&) = delete;
@@ -47,6 +38,9 @@ class Offers {
   // Takes back what was freed meanwhile; peers keep the memory taken until then. Does so now and
   // then alone.
   void Sweep();
+  // No message is between Find and its slot. Spans that have lost a chunk are taken back here
+  // alone, as messages may be under way in the others.
+  void Tidy(const Spans::InUse& in_use) { spans_.Tidy(in_use); }
 
  private:
   struct Known {
@@ -59,7 +53,8 @@ class Offers {
   const CudaDriver& driver_;
   Card& card_;
   std::map<cu::Pointer, Known> known_;  // by base
-  uint64_t made_ = 0;
+  Board board_;
+  Spans spans_;
   std::chrono::steady_clock::time_point swept_;
 };
 
@@ -68,12 +63,12 @@ class Imports {
  public:
   enum class Kind : uint8_t {
     kByHandle,
-    kDirect,  // of the same process: nothing to map
+    kDirect,  // of the same process: nothing to map, but chunks, which stay as they are there
     kNone,    // no GPU of ours reaches it
   };
-  // `place`: ours.
-  Imports(const CudaDriver& driver, Card& peer, size_t place, Kind kind)
-      : driver_(driver), peer_(peer), place_(place), kind_(kind) {}
+  // `place`: ours. `from`: the peer's, whose chunks come by the inbox; null where there is none.
+  Imports(const CudaDriver& driver, Card& peer, size_t place, Kind kind, Inbox* inbox, size_t from)
+      : driver_(driver), peer_(peer), place_(place), kind_(kind), inbox_(inbox), from_(from) {}
   ~Imports();
   Imports(const Imports&) = delete;
   Imports& operator=(const Imports&) = delete;
@@ -84,15 +79,24 @@ class Imports {
   DeviceAddress Resolve(uint64_t number, uint64_t offset) const;
 
  private:
-  DeviceAddress Map(const Share& share);
-  void LetGo(DeviceAddress base);
+  struct Mapping {
+    DeviceAddress base = 0;
+    uint64_t chunked = 0;  // bytes; 0: one of a legacy handle
+  };
+  enum class Outcome : uint8_t { kMapped, kRefused, kLater };
+
+  Outcome Map(const Share& share, uint64_t number, Mapping* mapping);
+  Outcome MapChunks(size_t count, uint64_t number, Mapping* mapping);
+  void LetGo(const Mapping& mapping);
 
   const CudaDriver& driver_;
   Card& peer_;
   size_t place_;
   Kind kind_;
+  Inbox* inbox_;
+  size_t from_;
   uint64_t seen_ = 0;
-  std::map<uint64_t, DeviceAddress> bases_;  // by number
+  std::map<uint64_t, Mapping> mappings_;  // by number
 };
 
 }  // namespace nccltune::sendrecv

@@ -80,6 +80,8 @@ CUresult DeviceAttribute(void* data, int attribute, CUdeviceptr pointer, const M
       return Set(data, pointer);
     case kPointerBufferId:
       return Set(data, static_cast<unsigned long long>(mapping.id));
+    case kPointerMemoryBlockId:
+      return Set(data, static_cast<unsigned long long>(mapping.backing->inode()));
     case kPointerDeviceOrdinal:
       return Set(data, mapping.kind == Kind::kVirtual ? mapping.backing->gpu() : mapping.gpu);
     case kPointerRangeStart:

@@ -75,6 +75,7 @@ inline constexpr int kPointerAccessFlags = 16;
 inline constexpr int kPointerMempoolHandle = 17;
 inline constexpr int kPointerMappingSize = 18;
 inline constexpr int kPointerMappingBase = 19;
+inline constexpr int kPointerMemoryBlockId = 20;
 inline constexpr unsigned kMemoryHost = 1;
 inline constexpr unsigned kMemoryDevice = 2;
 

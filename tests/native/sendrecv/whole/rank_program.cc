@@ -3,8 +3,10 @@
 // Ranks as processes that run random programs of sends and receives by NCCL's and CUDA's interfaces
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
-//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill]
+//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill] [mapped]
 //
+// `mapped`: memory is mapped in chunks, as PyTorch's expandable segments are, and chunks are given
+// back and others mapped at their addresses between rounds.
 // Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
 // rank is killed on the way, and all others must learn of it within half a minute.
 #include <poll.h>
@@ -39,6 +41,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kComms = 2;
 constexpr size_t kStreams = 2;
+constexpr uint64_t kChunk = uint64_t{2} << 20;
 constexpr int kMost = 8;
 // What a rank exits with that was told of another's end.
 constexpr int kTold = 3;
@@ -52,6 +55,7 @@ struct Options {
   bool eager = false;
   uint64_t largest = uint64_t{3} << 20;
   bool kill = false;
+  bool mapped = false;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
   Kind kind() const {
@@ -144,7 +148,52 @@ class Rank {
 
   void Allocate() {
     place_ = (options_.largest + 511) / 256 * 256;
-    Must(cuMemAlloc_v2(&memory_, options_.messages * place_), "cuMemAlloc");
+    if (!options_.mapped) {
+      Must(cuMemAlloc_v2(&memory_, options_.messages * place_), "cuMemAlloc");
+      return;
+    }
+    const uint64_t chunks = (options_.messages * place_ + kChunk - 1) / kChunk;
+    Must(cuMemAddressReserve(&memory_, chunks * kChunk, 0, 0, 0), "cuMemAddressReserve");
+    for (uint64_t i = 0; i < chunks; ++i) MapChunk(i);
+    chunks_ = chunks;
+  }
+
+  void MapChunk(uint64_t chunk) const {
+    CUdevice gpu = 0;
+    Must(cuCtxGetDevice(&gpu), "cuCtxGetDevice");
+    CUmemAllocationProp prop = {};
+    prop.type = 1;
+    prop.requestedHandleTypes = 1;
+    prop.location = {.type = 1, .id = gpu};
+    CUmemGenericAllocationHandle handle = 0;
+    const CUdeviceptr at = memory_ + chunk * kChunk;
+    Must(cuMemCreate(&handle, kChunk, &prop, 0), "cuMemCreate");
+    Must(cuMemMap(at, kChunk, 0, handle, 0), "cuMemMap");
+    Must(cuMemRelease(handle), "cuMemRelease");
+    const CUmemAccessDesc access = {.location = prop.location, .flags = 3};
+    Must(cuMemSetAccess(at, kChunk, &access, 1), "cuMemSetAccess");
+  }
+
+  void Free() {
+    if (!options_.mapped) {
+      Must(cuMemFree_v2(memory_), "cuMemFree");
+      return;
+    }
+    Must(cuMemUnmap(memory_, chunks_ * kChunk), "cuMemUnmap");
+    Must(cuMemAddressFree(memory_, chunks_ * kChunk), "cuMemAddressFree");
+  }
+
+  // Memory that comes and goes, and comes again at the same address.
+  void Renew() {
+    if (options_.mapped && random_() % 2 == 0) {
+      for (uint64_t i = random_() % chunks_; i < chunks_; i += 1 + random_() % chunks_) {
+        Must(cuMemUnmap(memory_ + i * kChunk, kChunk), "cuMemUnmap");
+        MapChunk(i);
+      }
+      return;
+    }
+    Free();
+    Allocate();
   }
 
   // Copies to and from other memory of the host would wait for all before them.
@@ -160,11 +209,7 @@ class Rank {
       program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
     }
     if (static_cast<size_t>(rank_) >= program.ranks) return;
-    // Memory that comes and goes, and comes again at the same address.
-    if (random_() % 4 == 0) {
-      Must(cuMemFree_v2(memory_), "cuMemFree");
-      Allocate();
-    }
+    if (random_() % 4 == 0) Renew();
     std::vector<size_t> received;
     for (const Step& step : program.steps[static_cast<size_t>(rank_)]) {
       if (random_() % 8 == 0) usleep(static_cast<useconds_t>(random_() % 300));
@@ -277,7 +322,7 @@ class Rank {
       if (ncclCommDestroy(comm) != kNcclSuccess) Die("rank %d: ncclCommDestroy", rank_);
     }
     for (CUstream stream : streams_) Must(cuStreamDestroy_v2(stream), "cuStreamDestroy");
-    Must(cuMemFree_v2(memory_), "cuMemFree");
+    Free();
     Must(cuMemFreeHost(host_), "cuMemFreeHost");
     std::exit(0);
   }
@@ -289,6 +334,7 @@ class Rank {
   std::vector<ncclComm_t> comms_;
   std::vector<CUstream> streams_;
   CUdeviceptr memory_ = 0;
+  uint64_t chunks_ = 0;  // of mapped memory
   uint64_t place_ = 0;
   std::byte* host_ = nullptr;
 };
@@ -375,7 +421,11 @@ int Main(int count, char** arguments) {
   options.ranks = static_cast<int>(std::clamp<uint64_t>(number(3, 2), 2, kMost));
   options.eager = words.size() > 4 && words[4] == "eager";
   options.largest = number(5, options.largest);
-  options.kill = words.size() > 6 && words[6] == "kill";
+  const auto asked = [&](const char* word) {
+    return words.size() > 6 && std::find(words.begin() + 6, words.end(), word) != words.end();
+  };
+  options.kill = asked("kill");
+  options.mapped = asked("mapped");
   return Parent(options).Run();
 }
 

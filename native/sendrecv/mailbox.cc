@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/mailbox.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr size_t kRoom = CMSG_SPACE(Letter::kMost * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred));
+
+// What other users of the host bind instead of us is of no use to them: letters go to whoever has
+// the name, but only of ranks that found each other in a file of their own.
+struct Address {
+  sockaddr_un socket = {};
+  socklen_t bytes = 0;
+
+  Address(std::string_view name, size_t place) {
+    const std::string whole = std::string(name) + "-" + std::to_string(place);
+    socket.sun_family = AF_UNIX;
+    // An abstract name begins with a zero, and ends with the socket.
+    const size_t size = std::min(whole.size(), sizeof(socket.sun_path) - 1);
+    std::memcpy(socket.sun_path + 1, whole.data(), size);
+    bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + size);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
+};
+
+void TakeDescriptors(const cmsghdr& header, std::vector<Descriptor>* all) {
+  const size_t count = (header.cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (size_t i = 0; i < count; ++i) {
+    int number = -1;
+    std::memcpy(&number, CMSG_DATA(&header) + i * sizeof(int), sizeof(int));
+    all->emplace_back(number);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Mailbox> Mailbox::Open(std::string_view name, size_t place) {
+  Descriptor made(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made) return nullptr;
+  const int on = 1;
+  const Address address(name, place);
+  if (setsockopt(made.number(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0) return nullptr;
+  if (bind(made.number(), address.get(), address.bytes) != 0) return nullptr;
+  return std::unique_ptr<Mailbox>(new Mailbox(name, std::move(made)));
+}
+
+Mailbox::Outcome Mailbox::Send(size_t place, const Letter& letter,
+                               const std::vector<Descriptor>& descriptors) {
+  Address address(name_, place);
+  alignas(cmsghdr) std::array<char, kRoom> control = {};
+  iovec data = {.iov_base = const_cast<Letter*>(&letter), .iov_len = sizeof(letter)};
+  msghdr message = {};
+  message.msg_name = &address.socket;
+  message.msg_namelen = address.bytes;
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+  for (size_t i = 0; i < descriptors.size(); ++i) {
+    const int number = descriptors[i].number();
+    std::memcpy(CMSG_DATA(header) + i * sizeof(int), &number, sizeof(int));
+  }
+  if (sendmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Outcome::kSent;
+  switch (errno) {
+    case EAGAIN:
+    case EINTR:
+    case ENOBUFS:
+    case ENOMEM:
+    case ETOOMANYREFS:  // so many descriptors are under way
+      return Outcome::kFull;
+    default:
+      return Outcome::kGone;
+  }
+}
+
+std::optional<Mailbox::Received> Mailbox::Receive(bool* any) {
+  Received received;
+  alignas(cmsghdr) std::array<char, kRoom> control = {};
+  iovec data = {.iov_base = &received.letter, .iov_len = sizeof(received.letter)};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t bytes = recvmsg(socket_.number(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  *any = bytes >= 0;
+  if (bytes < 0) return {};
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET) continue;
+    if (header->cmsg_type == SCM_RIGHTS) TakeDescriptors(*header, &received.descriptors);
+    if (header->cmsg_type == SCM_CREDENTIALS) {
+      ucred from = {};
+      std::memcpy(&from, CMSG_DATA(header), sizeof(from));
+      received.process = from.pid;
+      received.user = from.uid;
+    }
+  }
+  if (bytes != sizeof(received.letter) || (message.msg_flags & MSG_TRUNC) != 0) return {};
+  return received;
+}
+
+}  // namespace nccltune::sendrecv
