@@ -306,7 +306,10 @@ class Rank {
 
   // As a framework does that learned of an error.
   [[noreturn]] void GiveUp() {
-    for (ncclComm_t comm : comms_) ncclCommAbort(comm);
+    // All at once: each waits for its own kernels, which may be behind another's.
+    std::vector<std::thread> aborts;
+    for (ncclComm_t comm : comms_) aborts.emplace_back([comm] { ncclCommAbort(comm); });
+    for (std::thread& each : aborts) each.join();
     const auto began = Clock::now();
     for (CUstream stream : streams_) {
       while (cuStreamQuery(stream) == kNotReady) {
