@@ -34,7 +34,7 @@ void SayCounts() {
   for (std::string line; std::getline(lines, line);) {
     words += "nccltune sendrecv: process " + std::to_string(getpid()) + ": " + line + "\n";
   }
-  const int file = path == "-"
+  const int file = path.empty() || path == "-"
                        ? dup(STDERR_FILENO)
                        : open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) {
