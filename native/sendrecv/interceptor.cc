@@ -142,10 +142,11 @@ class SendRecv final : public Interceptor {
     const nccl::Result result = native().CommGetAsyncError(comm, error);
     if (result != abi::kSuccess || error == nullptr || *error != abi::kSuccess) return result;
     const Shared communicator = Find(comm);
-    const std::string failure = communicator == nullptr ? "" : communicator->Failure();
-    if (failure.empty()) return result;
-    Warn(failure);
-    *error = abi::kRemoteError;
+    if (communicator == nullptr) return result;
+    const Communicator::Trouble trouble = communicator->Failure();
+    if (trouble.why.empty()) return result;
+    Warn(trouble.why);
+    *error = trouble.result;
     return result;
   }
 
