@@ -116,6 +116,7 @@ class Communicator {
   std::mutex mutex_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
   std::map<Stream, Event> used_;
+  bool lost_ = false;  // nobody knows when all is over: nothing is given back
   std::vector<Event> ties_;
 
   std::mutex lanes_mutex_;
