@@ -55,14 +55,13 @@ class Run {
       if (!trouble.why.empty()) return Fail(trouble.why, trouble.result);
     }
     const std::string trouble = Enqueue();
-    if (!trouble.empty()) return Fail(trouble, ResultOf());
-    // NCCL refused.
-    if (result_ != abi::kSuccess) return result_;
     for (size_t i = 0; i < batches_.size(); ++i) {
-      // What is captured runs when nobody knows, and its events may not be asked.
+      // Also what was begun and not ended. What is captured runs when nobody knows, and its events
+      // may not be asked.
       if (!captured_[i]) owners_[i]->Used(batches_[i].stream);
     }
-    return result_;
+    // Nothing, or what NCCL says.
+    return trouble.empty() ? result_ : Fail(trouble, ResultOf());
   }
 
  private:

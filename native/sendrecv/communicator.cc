@@ -268,7 +268,7 @@ Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
 void Communicator::Used(Stream stream) {
   Event& event = used_[stream];
   if (event == nullptr) event = driver_->NewEvent();
-  if (event != nullptr) driver_->Record(event, stream);
+  if (event == nullptr || !driver_->Record(event, stream)) lost_ = true;
 }
 
 bool Communicator::Tie(const std::vector<Stream>& streams) {
@@ -288,6 +288,7 @@ bool Communicator::Tie(const std::vector<Stream>& streams) {
 }
 
 bool Communicator::EverythingIsOver() {
+  if (lost_) return false;
   const bool used = std::ranges::all_of(used_, [&](const auto& each) {
     return each.second == nullptr || driver_->HasHappened(each.second);
   });

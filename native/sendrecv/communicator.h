@@ -133,6 +133,7 @@ class Communicator {
   std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
   std::unique_ptr<Verifier> verifier_;          // null: nothing is checked
   std::map<Stream, Event> used_;
+  bool lost_ = false;  // nobody knows when all is over: nothing is given back
   std::vector<Event> ties_;
 
   std::mutex lanes_mutex_;
