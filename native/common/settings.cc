@@ -19,9 +19,10 @@ constexpr std::array kStaleWords = {"warn"sv, "off"sv};
 constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
+constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 18> kSettings = {{
+constexpr std::array<Setting, 19> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -118,6 +119,10 @@ constexpr std::array<Setting, 18> kSettings = {{
      "Where a process says at its end how its messages went, by lines added to the file; - is "
      "standard error. Not set: nowhere.",
      {}},
+    {"NCCLTUNE_SENDRECV_SIGNAL", "none|USR1|USR2", "none",
+     "A signal at which the same is said at once, to NCCLTUNE_SENDRECV_STATS or standard error, "
+     "unless the program handles it.",
+     kSignalWords},
 }};
 
 const Setting& Of(SettingId id) { return kSettings[static_cast<size_t>(id)]; }

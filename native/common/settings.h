@@ -35,6 +35,7 @@ enum class SettingId {
   kSendrecvFrom,
   kSendrecvEager,
   kSendrecvStats,
+  kSendrecvSignal,
 };
 
 // What a setting of numbers may be.

@@ -51,14 +51,17 @@ class Run {
 
     Prepare();
     for (Communicator* each : communicators_) {
-      const std::string failure = each->Failure();
-      if (!failure.empty()) return Fail(failure, abi::kRemoteError);
+      const Communicator::Trouble trouble = each->Failure();
+      if (!trouble.why.empty()) return Fail(trouble.why, trouble.result);
     }
     const std::string trouble = Enqueue();
-    if (!trouble.empty()) return Fail(trouble, abi::kInvalidUsage);
+    if (!trouble.empty()) return Fail(trouble, ResultOf());
     // NCCL refused.
     if (result_ != abi::kSuccess) return result_;
-    for (size_t i = 0; i < batches_.size(); ++i) owners_[i]->Used(batches_[i].stream);
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      // What is captured runs when nobody knows, and its events may not be asked.
+      if (!captured_[i]) owners_[i]->Used(batches_[i].stream);
+    }
     return result_;
   }
 
@@ -156,6 +159,7 @@ class Run {
     if (!Tie() || !Sum()) return "CUDA refused an operation";
     const Outcome outcome = RunGroup(batches_, surroundings);
     Count(outcome);
+    cause_ = outcome.cause;
     if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
     if (result_ != abi::kSuccess) return "";
     return Check() && Tie() ? "" : "CUDA refused an operation";
@@ -204,6 +208,18 @@ class Run {
     return checked_;
   }
 
+  nccl::Result ResultOf() const {
+    switch (cause_) {
+      case Outcome::Cause::kUsage:
+        return abi::kInvalidUsage;
+      case Outcome::Cause::kPeer:
+        return abi::kRemoteError;
+      case Outcome::Cause::kRefused:
+        break;
+    }
+    return abi::kUnhandledCudaError;
+  }
+
   // NCCL makes all streams of a communicator in a group wait for each other.
   bool Tie() {
     return std::ranges::all_of(communicators_, [&](Communicator* communicator) {
@@ -224,6 +240,18 @@ class Run {
       }
     }
     std::ranges::sort(turns);
+    for (const size_t turn : turns) {
+      group_.calls[turn].communicator->BeginNative(group_.calls[turn].peer);
+    }
+    const nccl::Result result = CallNative(turns);
+    for (const size_t turn : turns) {
+      const Call& call = group_.calls[turn];
+      call.communicator->EndNative(call.peer, call.stream, IsCaptured(call));
+    }
+    return result;
+  }
+
+  nccl::Result CallNative(const std::vector<size_t>& turns) {
     nccl::Result result = abi::kSuccess;
     for (const size_t turn : turns) {
       const Call& call = group_.calls[turn];
@@ -236,6 +264,15 @@ class Run {
     if (!group_.grouped) return result;
     const nccl::Result ended = native_.GroupEnd();
     return result == abi::kSuccess ? ended : result;
+  }
+
+  bool IsCaptured(const Call& call) const {
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) {
+        return captured_[i];
+      }
+    }
+    return call.communicator->driver().Capturing(call.stream);
   }
 
   void Count(const Outcome& outcome) {
@@ -283,6 +320,7 @@ class Run {
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
   bool called_ = false;
+  Outcome::Cause cause_ = Outcome::Cause::kRefused;
 };
 
 }  // namespace

@@ -21,11 +21,6 @@ uint64_t AgreementOf(const Options& options) {
                      (options.verify ? " verify" : ""));
 }
 
-// Some message has been told of by one side at least, and is not over.
-bool HasOpen(const LaneMemory& lane) {
-  return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
-}
-
 // Another process's GPU may be out of sight; then mapping its memory will tell.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
   int count = 0;
@@ -125,7 +120,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
         std::make_unique<Verifier>(*made->driver_, [communicator](const std::string& what) {
           Warn(what);
           const std::scoped_lock lock(communicator->lanes_mutex_);
-          communicator->Fail(what);
+          communicator->Fail(what, abi::kInternalError);
         });
   }
   return made;
@@ -133,7 +128,10 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
 
 // NCCL did not make it, or it was closed.
 Communicator::~Communicator() {
-  if (segment_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
+  if (segment_ == nullptr) return;
+  if (offers_ != nullptr) segment_->memory().cards[place_].state.store(Card::kLeft);
+  // Nobody else may be left to do it.
+  if (rank_.load() < 0) segment_->Unlink();
 }
 
 void Communicator::Begin(int rank) {
@@ -180,7 +178,13 @@ std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place)
 Communicator::Peer* Communicator::FindPeer(int rank) {
   const auto known = peers_.find(rank);
   if (known != peers_.end()) return known->second.get();
-  return (peers_[rank] = Meet(rank)).get();
+  std::unique_ptr<Peer>& peer = peers_[rank];
+  peer = Meet(rank);
+  if (peer != nullptr) {
+    const std::scoped_lock lock(lanes_mutex_);
+    watched_[rank].place = peer->place;
+  }
+  return peer.get();
 }
 
 Port* Communicator::FindPort(int rank, Role role, bool make) {
@@ -227,7 +231,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     return made->staging.get();
   };
   const std::scoped_lock lock(lanes_mutex_);
-  lanes_.push_back({.memory = lane.memory, .place = peer->place, .rank = rank});
+  watched_.at(rank).lanes.emplace_back(lane.memory, made->port.name);
   return &made->port;
 }
 
@@ -317,49 +321,99 @@ bool Communicator::Close() {
   inbox_.reset();
   mailbox_.reset();
   const std::scoped_lock lanes(lanes_mutex_);
-  lanes_.clear();
+  for (const auto& [rank, peer] : watched_) {
+    if (peer.last != nullptr) driver_->DeleteEvent(peer.last);
+  }
+  watched_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);
   segment_.reset();
   return true;
 }
 
-void Communicator::Fail(const std::string& why) {
-  if (failure_.empty()) failure_ = why;
+void Communicator::BeginNative(int peer) {
+  const std::scoped_lock lock(lanes_mutex_);
+  const auto found = watched_.find(peer);
+  if (found != watched_.end()) found->second.calling = true;
+}
+
+void Communicator::EndNative(int peer, Stream stream, bool captured) {
+  const std::scoped_lock lock(lanes_mutex_);
+  const auto found = watched_.find(peer);
+  if (found == watched_.end()) return;
+  Watched& with = found->second;
+  with.calling = false;
+  // A graph runs when nobody knows, and its events may not be asked.
+  if (captured) return;
+  if (with.last == nullptr) with.last = driver_->NewEvent();
+  if (with.last != nullptr) driver_->Record(with.last, stream);
+}
+
+void Communicator::Fail(const std::string& why, nccl::Result result) {
+  if (failure_.why.empty()) failure_ = {.why = why, .result = result};
 }
 
 void Communicator::Break(const std::string& why) {
   const std::scoped_lock lock(lanes_mutex_);
-  Fail(why);
-  for (const UsedLane& lane : lanes_) LaneEnd(*lane.memory, Role::kSender).Break();
+  Fail(why, abi::kRemoteError);
+  if (segment_ == nullptr) return;
+  segment_->memory().cards[place_].gave_up.store(1);
+  for (const auto& [rank, peer] : watched_) {
+    for (const auto& [lane, name] : peer.lanes) {
+      LaneEnd(*lane, Role::kSender).Break(HasOpen(*lane));
+    }
+  }
+}
+
+bool Communicator::HasGone(const Watched& peer, bool processes, std::string* why) {
+  const Card& card = segment_->memory().cards[peer.place];
+  if (card.gave_up.load() != 0 || std::ranges::any_of(peer.lanes, [](const auto& lane) {
+        return lane.first->broken.load() != LaneMemory::kWhole;
+      })) {
+    *why = " has given the communicator up";
+    return true;
+  }
+  if (!processes || segment_->Lives(peer.place)) return false;
+  *why = " has ended";
+  return true;
+}
+
+// Who gives a communicator up, or whose process ends, may have done all that there was to do: then
+// there is nothing to complain of.
+void Communicator::LookAfter(bool processes) {
+  if (segment_ == nullptr || !failure_.why.empty()) return;
+  for (auto& [rank, peer] : watched_) {
+    std::string why;
+    if (!peer.gone.empty() || !HasGone(peer, processes, &why)) continue;
+    peer.gone = "rank " + std::to_string(rank) + why;
+    bool open = false;
+    for (const auto& [lane, name] : peer.lanes) {
+      open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
+      LaneEnd(*lane, Role::kSender).Break(open);
+      const std::string differs = FindDisagreement(*lane);
+      if (!differs.empty()) Fail(name + ": " + differs, abi::kInvalidUsage);
+    }
+    if (open) Fail(peer.gone, abi::kRemoteError);
+  }
 }
 
 void Communicator::Watch() {
   const std::scoped_lock lock(lanes_mutex_);
-  if (segment_ == nullptr) return;
-  for (const UsedLane& lane : lanes_) {
-    if (lane.memory->broken.load() != 0 || segment_->Lives(lane.place)) continue;
-    gone_ = "the process of rank " + std::to_string(lane.rank) + " has ended";
-    const bool open = HasOpen(*lane.memory);
-    LaneEnd(*lane.memory, Role::kSender).Break();
-    // A rank may end without a word when all that it had to do is done.
-    if (open) Fail(gone_);
-  }
+  LookAfter(true);
 }
 
-std::string Communicator::Failure() {
-  std::string gone;
-  {
-    const std::scoped_lock lock(lanes_mutex_);
-    for (const UsedLane& lane : lanes_) {
-      if (!failure_.empty()) break;
-      if (lane.memory->broken.load() == 0 || !segment_->Lives(lane.place)) continue;
-      Fail("rank " + std::to_string(lane.rank) + " has given the communicator up");
-    }
-    if (!failure_.empty() || gone_.empty()) return failure_;
-    gone = gone_;
+// NCCL may wait for it for ever.
+bool Communicator::WaitsFor(const Watched& peer) {
+  return peer.calling || (peer.last != nullptr && !driver_->HasHappened(peer.last));
+}
+
+Communicator::Trouble Communicator::Failure() {
+  const std::scoped_lock lock(lanes_mutex_);
+  LookAfter(false);
+  if (segment_ == nullptr || !failure_.why.empty()) return failure_;
+  for (const auto& [rank, peer] : watched_) {
+    if (!peer.gone.empty() && WaitsFor(peer)) return {.why = peer.gone};
   }
-  // NCCL may wait for it for ever.
-  return IsOver() ? "" : gone;
+  return {};
 }
 
 }  // namespace nccltune::sendrecv

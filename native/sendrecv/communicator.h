@@ -14,9 +14,12 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/group.h"
+#include "sendrecv/nccl_api.h"
 #include "sendrecv/segment.h"
 #include "sendrecv/shares.h"
 #include "sendrecv/verify.h"
@@ -76,12 +79,20 @@ class Communicator {
   // All that was enqueued for it has run.
   bool IsOver();
 
+  // Around a call of NCCL with messages to or from the peer, and what it enqueued in the stream.
+  void BeginNative(int peer);
+  void EndNative(int peer, Stream stream, bool captured);
+
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
   // From any thread. Ends what waits for peers whose processes have ended.
   void Watch();
-  // Why it is of no use any more; empty: it is. From any thread.
-  std::string Failure();
+  // Why it is of no use any more. From any thread.
+  struct Trouble {
+    std::string why;  // empty: it is of use
+    nccl::Result result = abi::kRemoteError;
+  };
+  Trouble Failure();
 
   CudaDriver& driver() { return *driver_; }
   const Options& options() const { return options_; }
@@ -99,7 +110,11 @@ class Communicator {
   int RankAt(size_t place);
   bool EverythingIsOver();
   bool IsInUse(uint64_t allocation) const;
-  void Fail(const std::string& why);
+  struct Watched;
+  bool HasGone(const Watched& peer, bool processes, std::string* why);
+  void LookAfter(bool processes);
+  bool WaitsFor(const Watched& peer);
+  void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;
   const Options options_;
@@ -121,14 +136,17 @@ class Communicator {
   std::vector<Event> ties_;
 
   std::mutex lanes_mutex_;
-  struct UsedLane {
-    LaneMemory* memory = nullptr;
+  // A peer that was met.
+  struct Watched {
     size_t place = 0;
-    int rank = -1;
+    std::vector<std::pair<LaneMemory*, std::string>> lanes;  // with their names
+    std::string gone;                                        // why it is of no use any more
+    // NCCL's messages with it.
+    bool calling = false;
+    Event last = nullptr;
   };
-  std::vector<UsedLane> lanes_;
-  std::string failure_;
-  std::string gone_;  // a peer's process has ended
+  std::map<int, Watched> watched_;  // by rank
+  Trouble failure_;
 };
 
 }  // namespace nccltune::sendrecv

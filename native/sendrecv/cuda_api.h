@@ -59,7 +59,9 @@ inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_
 // CUdevice_attribute.
 inline constexpr int kUnifiedAddressing = 41;
 inline constexpr int kHostPointerForRegistered = 91;  // ..._CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+inline constexpr int kStreamMemOpsV1 = 92;            // ..._CAN_USE_STREAM_MEM_OPS_V1
 inline constexpr int kHostRegister = 99;              // ..._HOST_REGISTER_SUPPORTED
+inline constexpr int kStreamMemOps = 122;             // ..._CAN_USE_64_BIT_STREAM_MEM_OPS
 
 // CUpointer_attribute.
 inline constexpr int kMemoryType = 2;

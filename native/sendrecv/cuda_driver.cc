@@ -24,6 +24,10 @@ std::string Lacks(const cu::Api& api, cu::Device device) {
   if (!Has(api, device, cu::kHostPointerForRegistered)) {
     return "registered host memory has another address on the GPU";
   }
+  // One of them says so before CUDA 12, the other one from then on.
+  if (!Has(api, device, cu::kStreamMemOps) && !Has(api, device, cu::kStreamMemOpsV1)) {
+    return "streams cannot wait for values in memory";
+  }
   return "";
 }
 

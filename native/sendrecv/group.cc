@@ -18,7 +18,7 @@ class BatchWork {
         receives_(receives),
         surroundings_(surroundings),
         ways_(batch.messages.size()),
-        error_(outcome->error) {}
+        outcome_(*outcome) {}
 
   bool EnqueueBefore(bool native) {
     plan_ = MakePlan(parts_, native);
@@ -53,7 +53,7 @@ class BatchWork {
     }
     // As CUDA lets a caller wait whose queue is full.
     while (!end.HasRoom()) surroundings_.pause();
-    if (end.broken()) return Fail(message, "the communicator has failed");
+    if (end.broken()) return FailByPeer(message);
     if (end.role() == Role::kSender) {
       while (!end.Told() && surroundings_.moment()) {
       }
@@ -73,8 +73,13 @@ class BatchWork {
 
  private:
   bool Fail(const Message& message, const std::string& what) {
-    error_ = message.port->name + ": " + what;
+    outcome_.error = message.port->name + ": " + what;
     return false;
+  }
+
+  bool FailByPeer(const Message& message) {
+    outcome_.cause = Outcome::Cause::kPeer;
+    return Fail(message, "the communicator has failed");
   }
 
   // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
@@ -90,8 +95,9 @@ class BatchWork {
                                  " messages in one group, and the peer is ahead");
       }
       while (!end.HasRoom()) surroundings_.pause();
-      if (end.broken()) return Fail(message, "the communicator has failed");
+      if (end.broken()) return FailByPeer(message);
       if (!end.Close()) {
+        outcome_.cause = Outcome::Cause::kUsage;
         return Fail(message,
                     "captured in a graph here and called directly by the peer; unset "
                     "NCCLTUNE_SENDRECV for such programs");
@@ -104,19 +110,11 @@ class BatchWork {
     const bool sends = message.port->end->role() == Role::kSender;
     const Half& sent = sends ? arrived.mine : arrived.theirs;
     const Half& received = sends ? arrived.theirs : arrived.mine;
-    const std::string number = "message " + std::to_string(arrived.number) + " ";
-    if (sent.bytes != received.bytes) {
-      return Fail(message, number + "has " + std::to_string(sent.bytes) +
-                               " bytes where it is sent and " + std::to_string(received.bytes) +
-                               " where it is received");
-    }
-    if (sent.before != received.before) {
-      return Fail(message, number + "comes after " + std::to_string(sent.before) +
-                               " others where it is sent and after " +
-                               std::to_string(received.before) +
-                               " where it is received: a smaller one differed in size");
-    }
-    return true;
+    const std::string differs = Disagreement(arrived.number, sent, received);
+    if (differs.empty()) return true;
+    outcome_.cause = Outcome::Cause::kUsage;
+    message.port->end->memory().differs.store(arrived.number);
+    return Fail(message, differs);
   }
 
   bool Follow(size_t index, const Arrived& arrived, const Circumstances& circumstances,
@@ -229,7 +227,7 @@ class BatchWork {
   bool receives_;
   const Surroundings& surroundings_;
   std::vector<Outcome::Way> ways_;
-  std::string& error_;
+  Outcome& outcome_;
   std::map<const Port*, uint64_t> counts_;
   std::vector<Port*> ports_;
   std::vector<Part> parts_;

@@ -69,6 +69,12 @@ struct Outcome {
   std::vector<std::vector<Way>> ways;
   // Empty: well. The communicators are of no use any more otherwise.
   std::string error;
+  enum class Cause : uint8_t {
+    kRefused,  // by CUDA or NCCL
+    kPeer,     // it has given up
+    kUsage,    // the application calls otherwise here than there
+  };
+  Cause cause = Cause::kRefused;
 };
 
 struct Surroundings {

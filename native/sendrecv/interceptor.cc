@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is done with the application's calls of NCCL.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -23,9 +21,9 @@
 #include "common/settings.h"
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
-#include "sendrecv/counts.h"
 #include "sendrecv/interpose.h"
 #include "sendrecv/say.h"
+#include "sendrecv/say_counts.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
@@ -144,10 +142,11 @@ class SendRecv final : public Interceptor {
     const nccl::Result result = native().CommGetAsyncError(comm, error);
     if (result != abi::kSuccess || error == nullptr || *error != abi::kSuccess) return result;
     const Shared communicator = Find(comm);
-    const std::string failure = communicator == nullptr ? "" : communicator->Failure();
-    if (failure.empty()) return result;
-    Warn(failure);
-    *error = abi::kRemoteError;
+    if (communicator == nullptr) return result;
+    const Communicator::Trouble trouble = communicator->Failure();
+    if (trouble.why.empty()) return result;
+    Warn(trouble.why);
+    *error = trouble.result;
     return result;
   }
 
@@ -349,30 +348,12 @@ Options ReadOptions(Mode mode) {
   return options;
 }
 
-void SayCounts() {
-  const std::string path = ReadPath(SettingId::kSendrecvStats);
-  std::string words;
-  std::istringstream lines(TheCounts().Words());
-  for (std::string line; std::getline(lines, line);) {
-    words += "nccltune sendrecv: process " + std::to_string(getpid()) + ": " + line + "\n";
-  }
-  const int file = path == "-"
-                       ? dup(STDERR_FILENO)
-                       : open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) {
-    Warn("NCCLTUNE_SENDRECV_STATS: " + path + ": " + std::strerror(errno));
-    return;
-  }
-  // In one piece: ranks share the file.
-  if (write(file, words.data(), words.size()) < 0) Warn(path + ": " + std::strerror(errno));
-  close(file);
-}
-
 }  // namespace
 
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
   if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit(&SayCounts);
+  SayCountsAtSignal();
   return made;
 }
 

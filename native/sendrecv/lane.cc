@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/lane.h"
 
+#include <algorithm>
+
 namespace nccltune::sendrecv {
 namespace {
 
@@ -27,6 +29,32 @@ bool IsOver(const Slot& slot) {
   if (word.number == 0 || word.verdict == Verdict::kClosed) return true;
   if (!word.met) return false;
   return word.verdict == Verdict::kNative || Reached(slot.done.load(), FlagValue(word.number));
+}
+
+bool HasOpen(const LaneMemory& lane) {
+  return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
+}
+
+std::string Disagreement(uint64_t number, const Half& sent, const Half& received) {
+  const std::string which = "message " + std::to_string(number) + " ";
+  if (sent.bytes != received.bytes) {
+    return which + "has " + std::to_string(sent.bytes) + " bytes where it is sent and " +
+           std::to_string(received.bytes) + " where it is received";
+  }
+  if (sent.before != received.before) {
+    return which + "comes after " + std::to_string(sent.before) +
+           " others where it is sent and after " + std::to_string(received.before) +
+           " where it is received: a smaller one differed in size";
+  }
+  return "";
+}
+
+std::string FindDisagreement(const LaneMemory& lane) {
+  const uint64_t number = lane.differs.load();
+  if (number == 0) return "";
+  const Slot& slot = lane.slots[number % LaneMemory::kSlots];
+  return Disagreement(number, slot.halves[static_cast<size_t>(Role::kSender)],
+                      slot.halves[static_cast<size_t>(Role::kReceiver)]);
 }
 
 bool LaneEnd::HasRoom() const { return Told() || IsOver(NextSlot()) || broken(); }
@@ -86,8 +114,13 @@ bool LaneEnd::Close() {
   return true;
 }
 
-void LaneEnd::Break() {
-  memory_.broken.store(1);
+void LaneEnd::Break(bool open) {
+  uint32_t whole = LaneMemory::kWhole;
+  if (open) {
+    memory_.broken.store(LaneMemory::kOpen);
+  } else {
+    memory_.broken.compare_exchange_strong(whole, LaneMemory::kIdle);
+  }
   for (Slot& slot : memory_.slots) {
     const uint32_t value = FlagValue(Word::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);

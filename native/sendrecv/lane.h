@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "sendrecv/driver.h"
 
@@ -53,14 +54,25 @@ struct Slot {
 // Nothing of the message that had it last is still to come.
 bool IsOver(const Slot& slot);
 
+// Where the two halves of a message do not agree, what differs; empty: nothing.
+std::string Disagreement(uint64_t number, const Half& sent, const Half& received);
+
 // In shared memory, all zero at first.
 struct LaneMemory {
   static constexpr uint64_t kSlots = 512;
-  alignas(64) std::atomic<uint32_t> broken = 0;
+  // By whoever broke it first: whether messages were open then.
+  enum Broken : uint32_t { kWhole, kIdle, kOpen };
+  alignas(64) std::atomic<uint32_t> broken = kWhole;
+  std::atomic<uint64_t> differs = 0;  // the number of a message that the two sides see otherwise
   std::array<Slot, kSlots> slots;
 
   Slot& Of(uint64_t number) { return slots[number % kSlots]; }
 };
+
+// Some message has been told of by one side at least, and is not over.
+bool HasOpen(const LaneMemory& lane);
+// What was found that both do not agree in; empty: nothing.
+std::string FindDisagreement(const LaneMemory& lane);
 
 // What was found out by arriving.
 struct Arrived {
@@ -98,8 +110,9 @@ class LaneEnd {
   bool Close();
   bool closed() const { return closed_; }
 
-  // All waits end, of both sides, and none begins. From any thread.
-  void Break();
+  // All waits end, of both sides, and none begins. From any thread. `open`: although messages are
+  // not over, or are not known to be.
+  void Break(bool open = true);
   bool broken() const { return memory_.broken.load() != 0; }
 
  private:

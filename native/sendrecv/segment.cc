@@ -86,22 +86,18 @@ Segment::Segment(std::string name) : name_(std::move(name)) {}
 
 std::shared_ptr<Segment> Segment::Open(std::string_view key, std::string* why) {
   const std::string name = NameFor(key);
-  // Ends after the lock: its end takes it.
-  std::shared_ptr<Segment> made(new Segment(name));
+  // Where it is of no use it is destroyed without the lock, which its end takes.
+  std::shared_ptr<Segment> made;
   const std::scoped_lock lock(OpenMutex());
   std::weak_ptr<Segment>& known = OpenSegments()[name];
   if (std::shared_ptr<Segment> open = known.lock()) return open;
+  made.reset(new Segment(name));
   if (!made->OpenFile(why)) return nullptr;
   known = made;
   return made;
 }
 
 bool Segment::OpenFile(std::string* why) {
-  file_ = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file_ < 0) {
-    *why = Errno("/dev/shm" + name_);
-    return false;
-  }
   // A file that is too large is a signal, not an error.
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kWhole) {
@@ -109,6 +105,18 @@ bool Segment::OpenFile(std::string* why) {
            std::to_string(kWhole) + " are needed";
     return false;
   }
+  file_ = shm_open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file_ < 0) {
+    *why = Errno("/dev/shm" + name_);
+    return false;
+  }
+  if (FillFile(why)) return true;
+  // Whoever comes later makes another, and does not meet those who were before.
+  Unlink();
+  return false;
+}
+
+bool Segment::FillFile(std::string* why) {
   // What is not touched takes no memory.
   if (ftruncate(file_, kWhole) != 0) {
     *why = Errno("/dev/shm" + name_ + " cannot have " + std::to_string(kWhole) + " bytes");

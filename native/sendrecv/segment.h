@@ -50,6 +50,7 @@ struct Card {
   enum State : uint32_t { kNobody, kHere, kLeft };
   std::atomic<uint32_t> state = kNobody;
   std::atomic<int32_t> rank = -1;  // once it is known
+  std::atomic<uint32_t> gave_up = 0;
   int64_t process = 0;
   uint64_t context = 0;  // a pointer of that process
   cu::Uuid gpu = {};
@@ -102,13 +103,14 @@ class Segment {
   // Every lane that this process has used ends its waits, on both sides.
   void Break();
 
-  // Everybody has opened it.
+  // Everybody has opened it, or whoever has not will not meet the others in it.
   void Unlink();
 
  private:
   struct Mapped;
   explicit Segment(std::string name);
   bool OpenFile(std::string* why);
+  bool FillFile(std::string* why);
   bool Fill(size_t begin, size_t bytes, std::string* why) const;
   bool Lock(size_t place);
 

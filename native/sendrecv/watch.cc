@@ -8,6 +8,8 @@
 #include <csignal>
 #include <utility>
 
+#include "sendrecv/say_counts.h"
+
 namespace nccltune::sendrecv {
 namespace {
 
@@ -55,6 +57,7 @@ void Watcher::Run() {
     const auto watched = watched_;
     lock.unlock();
     for (const auto& each : watched) each->Watch();
+    SayCountsIfAsked();
     lock.lock();
     changed_.wait_for(lock, kEvery, [&] { return watched_.empty(); });
   }

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How the messages of this process went, told to the user.
+#ifndef NCCLTUNE_SENDRECV_SAY_COUNTS_H_
+#define NCCLTUNE_SENDRECV_SAY_COUNTS_H_
+
+namespace nccltune::sendrecv {
+
+// To the file of NCCLTUNE_SENDRECV_STATS, else to standard error.
+void SayCounts();
+
+// Handles the signal of NCCLTUNE_SENDRECV_SIGNAL, if there is one and nobody handles it.
+void SayCountsAtSignal();
+// And says them if it has come. Not for signal handlers.
+void SayCountsIfAsked();
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_SAY_COUNTS_H_

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sendrecv/whole/case.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace nccltune::sendrecv {
+
+using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
+
+void TakeEnvironment(int rank) {
+  const char* const text = std::getenv(("CASE_RANK" + std::to_string(rank)).c_str());
+  std::istringstream words(text == nullptr ? "" : text);
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    ASSERT_NE(equals, std::string::npos) << word;
+    setenv(word.substr(0, equals).c_str(), word.substr(equals + 1).c_str(), 1);
+  }
+}
+
+CUstream NewStream() {
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
+  return stream;
+}
+
+ncclResult_t Send(CUdeviceptr from, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {
+  return ncclSend(At(from), bytes, kNcclUint8, peer, comm, stream);
+}
+
+ncclResult_t Receive(CUdeviceptr to, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {
+  return ncclRecv(At(to), bytes, kNcclUint8, peer, comm, stream);
+}
+
+uint64_t NativeSends() {
+  uint64_t sends = 0;
+  uint64_t receives = 0;
+  softNcclCounts(&sends, &receives);
+  return sends;
+}
+
+Pair NewPair(size_t bytes) {
+  return {.from = Fill(bytes, 0), .to = Fill(bytes, -1), .bytes = bytes};
+}
+
+void Free(const Pair& pair) {
+  EXPECT_EQ(cuMemFree_v2(pair.from), kCudaSuccess);
+  EXPECT_EQ(cuMemFree_v2(pair.to), kCudaSuccess);
+}
+
+ncclResult_t Exchange(const Pair& pair, int rank, int peer, ncclComm_t comm, CUstream stream) {
+  static int round = 0;
+  const int seed = 10 * ++round;
+  EXPECT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(pair.bytes, seed + rank).data(), pair.bytes),
+            kCudaSuccess);
+  EXPECT_EQ(cuMemsetD8_v2(pair.to, 0xEE, pair.bytes), kCudaSuccess);
+  ncclResult_t result = ncclGroupStart();
+  if (result == kNcclSuccess) result = Send(pair.from, pair.bytes, peer, comm, stream);
+  if (result == kNcclSuccess) result = Receive(pair.to, pair.bytes, peer, comm, stream);
+  const ncclResult_t ended = ncclGroupEnd();
+  if (result == kNcclSuccess) result = ended;
+  if (result != kNcclSuccess) return result;
+  // A refusal at the peer ends what waits here, without its bytes.
+  EXPECT_TRUE(Soon([&] {
+    return ncclCommGetAsyncError(comm, &result) != kNcclSuccess || result != kNcclSuccess ||
+           cuStreamQuery(stream) != kNotReady;
+  })) << "rank "
+      << rank << " hangs";
+  if (result != kNcclSuccess) return result;
+  EXPECT_EQ(ncclCommGetAsyncError(comm, &result), kNcclSuccess);
+  if (result == kNcclSuccess) {
+    EXPECT_EQ(Fetch(pair.to, pair.bytes), Pattern(pair.bytes, seed + peer)) << "rank " << rank;
+  }
+  return result;
+}
+
+bool LearnsOfAnError(ncclComm_t comm) {
+  return Soon([&] {
+    ncclResult_t error = kNcclSuccess;
+    return ncclCommGetAsyncError(comm, &error) != kNcclSuccess || error != kNcclSuccess;
+  });
+}
+
+namespace {
+
+size_t CountIn(const char* folder) {
+  std::error_code error;
+  const std::filesystem::directory_iterator entries(folder, error);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+}  // namespace
+
+size_t CountThreads() { return CountIn("/proc/self/task"); }
+
+size_t CountFiles() { return CountIn("/proc/self/fd"); }
+
+size_t CountSegments() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/nccltune-sendrecv-") != std::string::npos &&
+        line.find("/dev/shm/") != std::string::npos) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace nccltune::sendrecv

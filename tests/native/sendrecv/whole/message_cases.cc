@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages between two ranks or more in processes of their own.
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "sendrecv/whole/case.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
+
+// Under all kinds of circumstances: the bytes are right, and how many NCCL sent is printed.
+TEST(Exchange, Rounds) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    TakeEnvironment(rank);
+    if (const char* const most = std::getenv("CASE_FILE_LIMIT")) {
+      const rlim_t bytes = std::strtoull(most, nullptr, 10);
+      const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+      ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    }
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(2 * kMiB);
+    for (int round = 0; round < kWarm + 3; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      // Memory of both is known to both.
+      two.Meet();
+    }
+    std::printf("rank %d: native %d, segments %zu, threads %zu\n", rank,
+                static_cast<int>(NativeSends()), CountSegments(), CountThreads());
+    two.Meet();
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    EXPECT_EQ(CountSegments(), 0U);
+    Free(pair);
+  });
+}
+
+// Whatever is refused and when: every rank has an error or all its bytes, and nobody waits.
+TEST(Exchange, WithARefusal) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    TakeEnvironment(rank);
+    ncclComm_t comm = Init(two, 2, rank);
+    ASSERT_NE(comm, nullptr);
+    softCudaSpare(1);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(2 * kMiB);
+    softCudaSpare(-1);
+    ncclResult_t result = kNcclSuccess;
+    for (int round = 0; round < kWarm + 3 && result == kNcclSuccess; ++round) {
+      result = Exchange(pair, rank, 1 - rank, comm, stream);
+    }
+    std::printf("rank %d: %s\n", rank, result == kNcclSuccess ? "all" : "error");
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    two.Meet();
+  });
+}
+
+TEST(Wrong, SizesThatDifferAreAnErrorOnBothSides) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(2 * kMiB);
+    for (int round = 0; round < kWarm; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+    }
+    two.Meet();
+    ncclResult_t result = kNcclSuccess;
+    if (rank == 0) {
+      result = Send(pair.from, 2 * kMiB, 1, comm, stream);
+    } else {
+      result = Receive(pair.to, kMiB, 0, comm, stream);
+    }
+    if (result != kNcclSuccess) {
+      EXPECT_EQ(result, kNcclInvalidUsage);
+      std::printf("refused\n");
+    } else {
+      EXPECT_TRUE(LearnsOfAnError(comm));
+      std::printf("told\n");
+    }
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    // Both have learned before one of them goes.
+    two.Meet();
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+  });
+}
+
+TEST(Memory, OfAPoolGoesByNccl) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    Pair pair = {.bytes = kMiB};
+    ASSERT_EQ(cuMemAllocAsync(&pair.from, kMiB, stream), kCudaSuccess);
+    ASSERT_EQ(cuMemAllocAsync(&pair.to, kMiB, stream), kCudaSuccess);
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    for (int round = 0; round < kWarm; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+    }
+    EXPECT_EQ(NativeSends(), static_cast<uint64_t>(kWarm));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+TEST(Memory, ThatComesAgainAtTheSameAddress) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    for (int turn = 0; turn < 5; ++turn) {
+      const Pair pair = NewPair(kMiB + static_cast<size_t>(turn));
+      for (int round = 0; round < kWarm; ++round) {
+        ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+        two.Meet();
+      }
+      Free(pair);
+    }
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(5 * kWarm));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+TEST(Memory, InTheMiddleOfAnAllocation) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair whole = NewPair(4 * kMiB);
+    const size_t off = kMiB + 4096 * static_cast<size_t>(rank + 1);
+    const Pair part = {.from = whole.from + off, .to = whole.to + 3 * off / 2, .bytes = kMiB};
+    for (int round = 0; round < kWarm + 3; ++round) {
+      ASSERT_EQ(Exchange(part, rank, 1 - rank, comm, stream), kNcclSuccess);
+      two.Meet();
+    }
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(kWarm + 3));
+    // What lies before and behind is as it was.
+    EXPECT_EQ(Fetch(whole.to + 3 * off / 2 - 8, 8), std::vector<uint8_t>(8, 0xEE));
+    EXPECT_EQ(Fetch(whole.to + 3 * off / 2 + kMiB, 8), std::vector<uint8_t>(8, 0xEE));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Free(whole);
+  });
+}
+
+TEST(Group, OfACollectiveAndMessagesInTwoStreams) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream streams[] = {NewStream(), NewStream()};
+    const Pair pairs[] = {NewPair(kMiB), NewPair(kMiB)};
+    const CUdeviceptr data = Fill(1000, 0);
+    for (int round = 0; round < kWarm + 3; ++round) {
+      for (const Pair& pair : pairs) {
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, round * 10 + rank).data(), kMiB),
+                  kCudaSuccess);
+        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kMiB), kCudaSuccess);
+      }
+      ASSERT_EQ(cuMemcpyHtoD_v2(data, Pattern(1000, round * 10 + rank).data(), 1000), kCudaSuccess);
+      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+      for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(Send(pairs[i].from, kMiB, 1 - rank, comm, streams[i]), kNcclSuccess);
+        // Two streams here need not be two there.
+        ASSERT_EQ(Receive(pairs[i].to, kMiB, 1 - rank, comm, streams[i ^ rank]), kNcclSuccess);
+      }
+      ASSERT_EQ(ncclBroadcast(At(data), At(data), 1000, kNcclUint8, 0, comm, streams[0]),
+                kNcclSuccess);
+      ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
+      // All streams of a group wait for all of it.
+      ASSERT_EQ(cuStreamSynchronize(streams[1]), kCudaSuccess);
+      for (const Pair& pair : pairs) {
+        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, round * 10 + 1 - rank));
+      }
+      ASSERT_EQ(cuStreamSynchronize(streams[0]), kCudaSuccess);
+      EXPECT_EQ(Fetch(data, 1000), Pattern(1000, round * 10));
+      two.Meet();
+    }
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(2 * (kWarm + 3)));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+struct Graph {
+  CUgraphExec exec = nullptr;
+
+  Graph(const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
+    EXPECT_EQ(rank == 0 ? Send(pair.from, pair.bytes, 1, comm, stream)
+                        : Receive(pair.to, pair.bytes, 0, comm, stream),
+              kNcclSuccess);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), kCudaSuccess);
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), kCudaSuccess);
+  }
+};
+
+TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    for (int round = 0; round < kWarm; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      two.Meet();
+    }
+    const Graph graph(pair, rank, comm, stream);
+    for (int turn = 0; turn < 3; ++turn) {
+      if (rank == 0) {
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, turn).data(), kMiB), kCudaSuccess);
+      }
+      ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
+      ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      if (rank == 1) {
+        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, turn));
+      }
+    }
+    // The lane from 0 to 1 is NCCL's now, the one back is not.
+    const uint64_t before = NativeSends();
+    for (int round = 0; round < 3; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+    }
+    EXPECT_EQ(NativeSends() - before, rank == 0 ? 3U : 0U);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// The peer calls directly, behind it: it finds the lane closed.
+TEST(Capture, OnOneSideAlone) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    for (int round = 0; round < kWarm; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      two.Meet();
+    }
+    const std::vector<uint8_t> bytes = Pattern(kMiB, 77);
+    if (rank == 0) {
+      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kMiB), kCudaSuccess);
+      const Graph graph(pair, rank, comm, stream);
+      two.Meet();
+      ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
+    } else {
+      two.Meet();
+      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+    }
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    if (rank == 1) {
+      EXPECT_EQ(Fetch(pair.to, kMiB), bytes);
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// The peer's direct call was first, and a copy engine's.
+TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    for (int round = 0; round < kWarm; ++round) {
+      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      two.Meet();
+    }
+    if (rank == 1) {
+      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+    }
+    two.Meet();
+    if (rank == 0) {
+      ASSERT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
+      EXPECT_EQ(Send(pair.from, kMiB, 1, comm, stream), kNcclInvalidUsage);
+      CUgraph graph = nullptr;
+      cuStreamEndCapture(stream, &graph);
+    } else {
+      EXPECT_TRUE(LearnsOfAnError(comm));
+      EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    }
+    two.Meet();
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+  });
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The library before NCCL as it is shipped, on stand-ins for CUDA and NCCL, in programs of several
+// processes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <string>
+
+namespace nccltune::sendrecv {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+// Both of its outputs, with its status behind when that is not 0. `wrap` comes before the program.
+std::string OutputOf(const std::string& command, Environment environment,
+                     const std::string& wrap = "") {
+  environment.insert({{"NCCLTUNE_SENDRECV", "1"},
+                      {"NCCLTUNE_SENDRECV_FROM", "256K"},
+                      {"NCCLTUNE_SENDRECV_EAGER", "1M"},
+                      {"NCCLTUNE_SENDRECV_STATS", "-"},
+                      {"SOFT_NCCL_BUFFER", "1048576"},
+                      {"LD_PRELOAD", LIBRARY}});
+#ifdef NCCLTUNE_SANITIZED
+  // What is preloaded comes before the sanitizer's runtime.
+  environment["ASAN_OPTIONS"] = "verify_asan_link_order=0";
+#endif
+  std::string line = wrap + "env";
+  for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
+  line += " " + command + " 2>&1";
+  std::string output;
+  FILE* const pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return "popen failed";
+  std::array<char, 4096> buffer{};
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
+  const int status = pclose(pipe);
+  if (status != 0) output += "status " + std::to_string(status) + "\n";
+  return output;
+}
+
+std::string Case(const std::string& name, const Environment& environment = {},
+                 const std::string& wrap = "") {
+  return OutputOf(std::string(CASES) + " --gtest_brief=1 --gtest_filter=" + name, environment,
+                  wrap);
+}
+
+std::string Programs(const std::string& arguments, const Environment& environment = {}) {
+  return OutputOf(std::string(PROGRAMS) + " " + arguments, environment);
+}
+
+int Count(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+bool Has(const std::string& text, const std::string& part) { return Count(text, part) > 0; }
+
+bool Well(const std::string& output) {
+  return !Has(output, "status ") && Has(output, "PASSED  ] 1 test");
+}
+
+constexpr const char* kWarning = "nccltune sendrecv WARN ";
+const char* const kAllNative[] = {"rank 0: native 7,", "rank 1: native 7,"};
+
+TEST(Whole, RandomProgramsByAllPaths) {
+  std::string output;
+  for (const char* const arguments : {"1 4 20 2", "2 4 20 3", "3 4 20 4"}) {
+    output += Programs(arguments);
+  }
+  EXPECT_EQ(Count(output, "well: 80 messages\n"), 3) << output;
+  for (const char* const path :
+       {"copy engine, pushed: ", "copy engine, pulled: ", "copy engine, staged: ", "NCCL: small: ",
+        "NCCL: sent before it was received: ", "NCCL: decided by the peer: ",
+        "NCCL: memory not mapped by the peer yet: "}) {
+    EXPECT_TRUE(Has(output, path)) << path << "\n" << output;
+  }
+  EXPECT_FALSE(Has(output, "WARN")) << output;
+}
+
+TEST(Whole, EveryoneLearnsOfARanksEnd) {
+  for (int seed = 1; seed <= 4; ++seed) {
+    const std::string output = Programs(std::to_string(seed) + " 100 20 " +
+                                        std::to_string(2 + seed % 3) + " plain 3000000 kill");
+    EXPECT_TRUE(Has(output, "well: all learned")) << "seed " << seed << "\n" << output;
+  }
+}
+
+TEST(Whole, OffThereIsNothingOfOurs) {
+  for (const Environment& off :
+       {Environment{{"NCCLTUNE_SENDRECV", "0"}}, Environment{{"NCCLTUNE_SENDRECV", ""}}}) {
+    const std::string output = Case("Exchange.Rounds", off);
+    EXPECT_TRUE(Well(output)) << output;
+    EXPECT_TRUE(Has(output, "rank 0: native 7, segments 0,")) << output;
+    EXPECT_FALSE(Has(output, "nccltune sendrecv")) << output;
+    // As many threads as without the library.
+    const size_t at = output.find("threads ");
+    const std::string threads = output.substr(at, output.find('\n', at) - at + 1);
+    EXPECT_EQ(Count(Case("Exchange.Rounds", {{"LD_PRELOAD", ""}}), threads), 2) << output;
+  }
+}
+
+TEST(Whole, OnItExchangesByCopyEngines) {
+  const std::string output = Case("Exchange.Rounds");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_FALSE(Has(output, "native 7,")) << output;
+  EXPECT_EQ(Count(output, "copy engine, "), Count(output, "copy engine, p")) << output;
+  EXPECT_GE(Count(output, "copy engine, p"), 2) << output;
+  EXPECT_FALSE(Has(output, kWarning)) << output;
+}
+
+TEST(Whole, ADryRunSaysWhatACopyEngineWouldHaveHad) {
+  const std::string output = Case("Exchange.Rounds", {{"NCCLTUNE_SENDRECV", "dry-run"}});
+  EXPECT_TRUE(Well(output)) << output;
+  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
+  EXPECT_TRUE(Has(output, "NCCL: dry run, a copy engine would have carried it: ")) << output;
+  EXPECT_FALSE(Has(output, "copy engine, p")) << output;
+}
+
+// NCCL carries all, and one line a process says why.
+void ExpectNative(const Environment& environment, const std::string& why, int warnings,
+                  const std::string& wrap = "") {
+  const std::string output = Case("Exchange.Rounds", environment, wrap);
+  EXPECT_TRUE(Well(output)) << output;
+  for (const char* const line : kAllNative) EXPECT_TRUE(Has(output, line)) << output;
+  EXPECT_EQ(Count(output, kWarning), warnings) << output;
+  if (warnings > 0) {
+    EXPECT_EQ(Count(output, why), warnings) << output;
+  }
+}
+
+TEST(Whole, SettingsThatDiffer) {
+  ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=0"}}, "", 0);
+  ExpectNative({{"CASE_RANK1", "NCCLTUNE_SENDRECV=dry-run"}},
+               "its NCCLTUNE_SENDRECV settings are others", 2);
+}
+
+TEST(Whole, OneConnectionIsTooFew) {
+  ExpectNative({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}, "CUDA_DEVICE_MAX_CONNECTIONS=1", 2);
+  ExpectNative({{"CASE_RANK0", "CUDA_DEVICE_MAX_CONNECTIONS=1"}}, "CUDA_DEVICE_MAX_CONNECTIONS=1",
+               1);
+}
+
+TEST(Whole, GpusThatLackSomething) {
+  ExpectNative({{"SOFT_CUDA_LACKS", "hostregister"}}, "host memory cannot be registered", 2);
+  ExpectNative({{"SOFT_CUDA_LACKS", "memops"}}, "NCCL carries all sends and receives: ", 2);
+  ExpectNative({{"SOFT_CUDA_LACKS", "ipc"}}, "", 0);
+  ExpectNative({{"SOFT_CUDA_LACKS", "peer"}}, "", 0);
+}
+
+TEST(Whole, WithoutSharedMemory) {
+  ExpectNative({{"CASE_FILE_LIMIT", std::to_string(256 << 20)}}, "(ulimit -f)", 2);
+  const std::string unshare = "unshare --user --mount --map-root-user sh -c '";
+  if (OutputOf("true", {{"LD_PRELOAD", ""}}, "unshare --user --mount --map-root-user ") != "") {
+    GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
+  }
+  // In the small one there is room for the first.
+  for (const auto& [options, warnings] : std::map<std::string, int>{{"ro", 2}, {"size=64k", 1}}) {
+    ExpectNative({}, "/dev/shm", warnings,
+                 "unshare --user --mount --map-root-user sh -c 'mount -t tmpfs -o " + options +
+                     " none /dev/shm && exec \"$0\" \"$@\"' ");
+  }
+}
+
+TEST(Whole, ARefusedCallOfCudaIsAnErrorEverywhere) {
+  for (const char* const refused :
+       {"cuStreamCreate:1", "cuEventCreate:1", "cuEventRecord:3", "cuStreamWaitEvent:1",
+        "cuMemcpyDtoDAsync:2", "cuStreamWaitValue32:2", "cuStreamWriteValue32:2",
+        "cuIpcOpenMemHandle:1", "cuIpcGetMemHandle:1", "cuMemHostRegister:1"}) {
+    const std::string output =
+        Case("Exchange.WithARefusal", {{"CASE_RANK1", std::string("SOFT_CUDA_REFUSE=") + refused}});
+    EXPECT_TRUE(Well(output)) << refused << "\n" << output;
+    // Both or none.
+    EXPECT_NE(Count(output, ": error\n"), 1) << refused << "\n" << output;
+  }
+}
+
+TEST(Whole, SizesThatDifferNameRanksAndBytes) {
+  const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "refused\n")) << output;
+  EXPECT_EQ(Count(output,
+                  "rank 0 to rank 1: message 5 has 2097152 bytes where it is sent and "
+                  "1048576 where it is received\n"),
+            2)
+      << output;
+}
+
+TEST(Whole, Memory) {
+  const std::string pool = Case("Memory.OfAPoolGoesByNccl");
+  EXPECT_TRUE(Well(pool)) << pool;
+  EXPECT_EQ(Count(pool, "NCCL: memory cannot be shared: "), 2) << pool;
+  for (const char* const name :
+       {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation"}) {
+    const std::string output = Case(name);
+    EXPECT_TRUE(Well(output)) << output;
+    EXPECT_FALSE(Has(output, kWarning)) << output;
+  }
+}
+
+TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
+  const std::string output = Case("Group.OfACollectiveAndMessagesInTwoStreams");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "copy engine, p")) << output;
+}
+
+TEST(Whole, Captures) {
+  for (const char* const name : {"Capture.RunsThreeTimesAndMessagesGoOn", "Capture.OnOneSideAlone",
+                                 "Capture.BehindADirectCallOfThePeerIsAnError"}) {
+    const std::string output = Case(name);
+    EXPECT_TRUE(Well(output)) << output;
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
