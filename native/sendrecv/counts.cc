@@ -16,10 +16,10 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
     "NCCL: decided by the peer",
     "NCCL: captured in a graph, or behind one that is",
     "NCCL: memory cannot be shared",
-    "NCCL: not memory of one allocation on the GPU",
+    "NCCL: not memory of the GPU, or of several allocations",
     "NCCL: memory not mapped by the peer yet",
     "NCCL: memory that the peer cannot map",
-    "NCCL: more allocations than can be shared",
+    "NCCL: more memory than can be offered at once",
     "NCCL: dry run, a copy engine would have carried it",
     "contents checked",
 };

@@ -80,6 +80,19 @@ TEST(Whole, RandomProgramsByAllPaths) {
   EXPECT_FALSE(Has(output, "WARN")) << output;
 }
 
+// In chunks that are given back and replaced at their addresses between rounds.
+TEST(Whole, RandomProgramsInMappedMemory) {
+  std::string output;
+  for (const char* const arguments : {"1 8 20 3", "3 8 20 2", "5 8 20 4"}) {
+    output += Programs(arguments + std::string(" plain 3000000 all mapped"));
+  }
+  EXPECT_EQ(Count(output, "well: 160 messages\n"), 3) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
+  EXPECT_FALSE(Has(output, "memory cannot be shared")) << output;
+  EXPECT_FALSE(Has(output, "WARN")) << output;
+}
+
 TEST(Whole, EveryoneLearnsOfARanksEnd) {
   for (int seed = 1; seed <= 4; ++seed) {
     const std::string output = Programs(std::to_string(seed) + " 100 20 " +

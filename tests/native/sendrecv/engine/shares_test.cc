@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory with legacy handles, and how many shares there are.
+#include "sendrecv/shares.h"
+
+#include <csignal>
+
+#include "sendrecv/engine/sharing.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr size_t kBytes = (size_t{3} << 20) + 100;
+
+TEST(Shares, PlainMemoryIsReachedWhenThePeerHasLooked) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        const soft::CUdeviceptr memory = soft::Fill(kBytes, 5);
+        const Found found = side.offers->Find(memory + 1000, kBytes - 1000, 1);
+        EXPECT_EQ(found.reach, Reach::kNotYet);
+        EXPECT_EQ(found.offset, 1000U);
+        pair.Tell(found);
+        pair.Meet();
+        pair.Meet();
+        EXPECT_EQ(side.Ask(memory, kBytes, 1), Reach::kReached);
+        EXPECT_EQ(side.Ask(memory, kBytes + 1, 1), Reach::kNoMemory);
+        EXPECT_EQ(side.Ask(memory, kBytes, 2), Reach::kNotYet);
+        EXPECT_EQ(soft::cuMemFree_v2(memory), soft::kCudaSuccess);
+        side.offers->Sweep();
+        pair.Meet();
+        pair.Meet();
+      },
+      [&](Side& side) {
+        pair.Meet();
+        EXPECT_EQ(pair.Told(side), 0U);
+        side.imports->Look();
+        const std::vector<uint8_t> right = soft::Pattern(kBytes, 5);
+        EXPECT_EQ(soft::Fetch(pair.Told(side), kBytes - 1000),
+                  std::vector<uint8_t>(right.begin() + 1000, right.end()));
+        pair.Meet();
+        pair.Meet();
+        side.imports->Look();
+        EXPECT_EQ(pair.Told(side), 0U);
+        EXPECT_EQ(HeldMemory(), 0U);
+        pair.Meet();
+      });
+}
+
+TEST(Shares, WhatThePeerCannotMapStaysWithNccl) {
+  Pair pair("cuIpcOpenMemHandle:1");
+  pair.Run(
+      [&](Side& side) {
+        const soft::CUdeviceptr memory = soft::Fill(kBytes, 5);
+        EXPECT_EQ(side.Ask(memory, kBytes, 1), Reach::kNotYet);
+        pair.Meet();
+        pair.Meet();
+        EXPECT_EQ(side.Ask(memory, kBytes, 1), Reach::kNever);
+      },
+      [&](Side& side) {
+        pair.Meet();
+        side.imports->Look();
+        pair.Meet();
+      });
+}
+
+TEST(Shares, ThereIsRoomForSoMany) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        std::vector<soft::CUdeviceptr> all(Card::kShares + 1);
+        for (soft::CUdeviceptr& each : all) {
+          EXPECT_EQ(soft::cuMemAlloc_v2(&each, 4096), soft::kCudaSuccess);
+          EXPECT_EQ(side.Ask(each, 4096, 1),
+                    &each == &all.back() ? Reach::kNoRoom : Reach::kNotYet);
+        }
+        EXPECT_EQ(soft::cuMemFree_v2(all[7]), soft::kCudaSuccess);
+        EXPECT_EQ(side.Ask(all.back(), 4096, 1), Reach::kNotYet);
+      },
+      [](Side&) {});
+}
+
+// Of a pool: no handle of any kind.
+TEST(Shares, MemoryOfAPoolIsNotShared) {
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        soft::CUstream stream = nullptr;
+        soft::CUdeviceptr memory = 0;
+        EXPECT_EQ(soft::cuStreamCreate(&stream, soft::kStreamNonBlocking), soft::kCudaSuccess);
+        EXPECT_EQ(soft::cuMemAllocAsync(&memory, kBytes, stream), soft::kCudaSuccess);
+        EXPECT_EQ(side.Ask(memory, kBytes, 1), Reach::kUnshared);
+        EXPECT_EQ(side.Ask(memory, kBytes, 1), Reach::kUnshared);
+        EXPECT_EQ(side.Ask(0x1000, kBytes, 1), Reach::kNoMemory);
+      },
+      [](Side&) {});
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
