@@ -38,8 +38,9 @@ struct Pair {
 };
 Pair NewPair(size_t bytes);
 void Free(const Pair& pair);
-// One group with a send to `peer` and a receive from it, checked. The first that is not well.
-soft::ncclResult_t Exchange(const Pair& pair, int rank, int peer, soft::ncclComm_t comm,
+// One group with a send to `peer` and a receive from it, checked; its bytes are those of the round.
+// The first that is not well.
+soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, soft::ncclComm_t comm,
                             soft::CUstream stream);
 
 // Polls as a framework's watchdog does; false: no error within half a minute.

@@ -27,7 +27,7 @@ TEST(Exchange, Rounds) {
     CUstream stream = NewStream();
     const Pair pair = NewPair(2 * kMiB);
     for (int round = 0; round < kWarm + 3; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       // Memory of both is known to both.
       two.Meet();
     }
@@ -53,7 +53,7 @@ TEST(Exchange, WithARefusal) {
     softCudaSpare(-1);
     ncclResult_t result = kNcclSuccess;
     for (int round = 0; round < kWarm + 3 && result == kNcclSuccess; ++round) {
-      result = Exchange(pair, rank, 1 - rank, comm, stream);
+      result = Exchange(pair, round, rank, 1 - rank, comm, stream);
     }
     std::printf("rank %d: %s\n", rank, result == kNcclSuccess ? "all" : "error");
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
@@ -69,7 +69,7 @@ TEST(Wrong, SizesThatDifferAreAnErrorOnBothSides) {
     CUstream stream = NewStream();
     const Pair pair = NewPair(2 * kMiB);
     for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
     }
     two.Meet();
     ncclResult_t result = kNcclSuccess;
@@ -102,7 +102,7 @@ TEST(Memory, OfAPoolGoesByNccl) {
     ASSERT_EQ(cuMemAllocAsync(&pair.to, kMiB, stream), kCudaSuccess);
     ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
     for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
     }
     EXPECT_EQ(NativeSends(), static_cast<uint64_t>(kWarm));
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
@@ -117,7 +117,7 @@ TEST(Memory, ThatComesAgainAtTheSameAddress) {
     for (int turn = 0; turn < 5; ++turn) {
       const Pair pair = NewPair(kMiB + static_cast<size_t>(turn));
       for (int round = 0; round < kWarm; ++round) {
-        ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
         two.Meet();
       }
       Free(pair);
@@ -136,7 +136,7 @@ TEST(Memory, InTheMiddleOfAnAllocation) {
     const size_t off = kMiB + 4096 * static_cast<size_t>(rank + 1);
     const Pair part = {.from = whole.from + off, .to = whole.to + 3 * off / 2, .bytes = kMiB};
     for (int round = 0; round < kWarm + 3; ++round) {
-      ASSERT_EQ(Exchange(part, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(part, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(kWarm + 3));
@@ -206,7 +206,7 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
     CUstream stream = NewStream();
     const Pair pair = NewPair(kMiB);
     for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
     const Graph graph(pair, rank, comm, stream);
@@ -223,7 +223,7 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
     // The lane from 0 to 1 is NCCL's now, the one back is not.
     const uint64_t before = NativeSends();
     for (int round = 0; round < 3; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
     }
     EXPECT_EQ(NativeSends() - before, rank == 0 ? 3U : 0U);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
@@ -238,7 +238,7 @@ TEST(Capture, OnOneSideAlone) {
     CUstream stream = NewStream();
     const Pair pair = NewPair(kMiB);
     for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
     const std::vector<uint8_t> bytes = Pattern(kMiB, 77);
@@ -267,7 +267,7 @@ TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
     CUstream stream = NewStream();
     const Pair pair = NewPair(kMiB);
     for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, rank, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
     if (rank == 1) {

@@ -165,7 +165,6 @@ TEST(Whole, GpusThatLackSomething) {
 
 TEST(Whole, WithoutSharedMemory) {
   ExpectNative({{"CASE_FILE_LIMIT", std::to_string(256 << 20)}}, "(ulimit -f)", 2);
-  const std::string unshare = "unshare --user --mount --map-root-user sh -c '";
   if (OutputOf("true", {{"LD_PRELOAD", ""}}, "unshare --user --mount --map-root-user ") != "") {
     GTEST_SKIP() << "this machine lets nobody mount a small /dev/shm";
   }
@@ -224,6 +223,26 @@ TEST(Whole, Captures) {
                                  "Capture.BehindADirectCallOfThePeerIsAnError"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
+  }
+}
+
+TEST(Whole, CommunicatorsOfAllKinds) {
+  for (const char* const name :
+       {"Comms.SplitAndShrunk", "Comms.OneThreadForTwoGpus", "Comms.AThreadForEachGpu",
+        "Comms.MadeInAGroup", "Comms.AnAbortWhenAllIsOverIsNoErrorElsewhere",
+        "Comms.ComeAndGoWithoutATrace"}) {
+    const std::string output = Case(name);
+    EXPECT_TRUE(Well(output)) << output;
+    EXPECT_FALSE(Has(output, kWarning)) << output;
+  }
+}
+
+TEST(Whole, AnAbortEndsWaitsEverywhere) {
+  for (const char* const name :
+       {"Comms.AnAbortEndsAReceiveAndThePeerLearnsOfIt", "Comms.AnAbortAndAnEndAreLearnedOf"}) {
+    const std::string output = Case(name);
+    EXPECT_TRUE(Well(output)) << output;
+    EXPECT_EQ(Count(output, "rank 0 has given the communicator up"), 1) << output;
   }
 }
 

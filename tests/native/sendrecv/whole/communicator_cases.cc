@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Communicators as they come and go: split, shrunk, aborted, in groups and in threads.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "sendrecv/whole/case.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
+
+// Some of the messages were not NCCL's.
+void ExchangeSome(ncclComm_t comm, int rank, int peer, CUstream stream, const Pair& pair) {
+  const uint64_t before = NativeSends();
+  for (int round = 0; round < 2 * kWarm; ++round) {
+    ASSERT_EQ(Exchange(pair, round, rank, peer, comm, stream), kNcclSuccess);
+  }
+  EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
+}
+
+TEST(Comms, SplitAndShrunk) {
+  Ranks three(3);
+  three.Run([&](int rank) {
+    ncclComm_t comm = Init(three, 3, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    for (int turn = 0; turn < 2; ++turn) {
+      ncclComm_t half = nullptr;
+      const int color = rank == 2 ? kNcclNoColor : 1;
+      ASSERT_EQ(ncclCommSplit(comm, color, -rank, &half, nullptr), kNcclSuccess);
+      // The order is the other one there.
+      if (rank != 2) {
+        ExchangeSome(half, 1 - rank, rank, stream, pair);
+        EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+      } else {
+        EXPECT_EQ(half, nullptr);
+      }
+    }
+    if (rank != 1) {
+      int excluded = 1;
+      ncclComm_t rest = nullptr;
+      ASSERT_EQ(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, 0), kNcclSuccess);
+      ExchangeSome(rest, rank / 2, 1 - rank / 2, stream, pair);
+      EXPECT_EQ(ncclCommDestroy(rest), kNcclSuccess);
+    }
+    // And the first one still goes.
+    if (rank != 2) ExchangeSome(comm, rank, 1 - rank, stream, pair);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Free(pair);
+  });
+}
+
+struct TwoGpus {
+  ncclComm_t comms[2] = {};
+  Pair pairs[2];
+  CUstream streams[2] = {};
+
+  TwoGpus() {
+    EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), kNcclSuccess);
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      UseGpu(gpu);
+      pairs[gpu] = NewPair(kMiB);
+      streams[gpu] = NewStream();
+    }
+  }
+  ~TwoGpus() {
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      UseGpu(gpu);
+      EXPECT_EQ(ncclCommDestroy(comms[gpu]), kNcclSuccess);
+      Free(pairs[gpu]);
+    }
+  }
+};
+
+TEST(Comms, OneThreadForTwoGpus) {
+  Ranks one(1);
+  one.Run([&](int) {
+    TwoGpus both;
+    for (int round = 0; round < 2 * kWarm; ++round) {
+      for (int gpu = 0; gpu < 2; ++gpu) {
+        UseGpu(gpu);
+        ASSERT_EQ(
+            cuMemcpyHtoD_v2(both.pairs[gpu].from, Pattern(kMiB, 2 * round + gpu).data(), kMiB),
+            kCudaSuccess);
+      }
+      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+      for (int gpu = 0; gpu < 2; ++gpu) {
+        const Pair& pair = both.pairs[gpu];
+        ASSERT_EQ(Send(pair.from, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]), kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+                  kNcclSuccess);
+      }
+      ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
+      for (int gpu = 0; gpu < 2; ++gpu) {
+        UseGpu(gpu);
+        ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
+        EXPECT_EQ(Fetch(both.pairs[gpu].to, kMiB), Pattern(kMiB, 2 * round + 1 - gpu));
+      }
+    }
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
+  });
+}
+
+TEST(Comms, AThreadForEachGpu) {
+  Ranks one(1);
+  one.Run([&](int) {
+    TwoGpus both;
+    const auto drive = [&](int gpu) {
+      UseGpu(gpu);
+      const Pair& pair = both.pairs[gpu];
+      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, gpu).data(), kMiB), kCudaSuccess);
+      for (int round = 0; round < 2 * kWarm; ++round) {
+        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kMiB), kCudaSuccess);
+        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+        ASSERT_EQ(Send(pair.from, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]), kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+                  kNcclSuccess);
+        ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
+        ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
+        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, 1 - gpu));
+      }
+    };
+    std::thread other(drive, 1);
+    drive(0);
+    other.join();
+    EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
+  });
+}
+
+TEST(Comms, MadeInAGroup) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    UseGpu(rank);
+    if (rank == 0) {
+      ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
+    }
+    two.Meet();
+    ncclComm_t comm = nullptr;
+    ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+    ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
+    const Pair pair = NewPair(kMiB);
+    CUstream stream = NewStream();
+    ExchangeSome(comm, rank, 1 - rank, stream, pair);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// A receive that nobody sends to ends with the abort of another thread, and all can begin anew.
+TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    ExchangeSome(comm, rank, 1 - rank, stream, pair);
+    two.Meet();
+    ASSERT_EQ(Receive(pair.to, kMiB, 1 - rank, comm, stream), kNcclSuccess);
+    two.Meet();
+    if (rank == 0) {
+      std::thread([&] { EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess); }).join();
+    } else {
+      EXPECT_TRUE(LearnsOfAnError(comm));
+      EXPECT_NE(Send(pair.from, kMiB, 0, comm, stream), kNcclSuccess);
+      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    }
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
+    two.Meet();
+    if (rank == 0) {
+      ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
+    }
+    two.Meet();
+    ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
+    ExchangeSome(comm, rank, 1 - rank, stream, pair);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Free(pair);
+  });
+}
+
+// An abort is how some frameworks say goodbye.
+TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
+  Ranks three(3);
+  three.Run([&](int rank) {
+    ncclComm_t comm = Init(three, 3, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    for (int first = 0; first < 3; ++first) {
+      const int second = (first + 1) % 3;
+      if (rank == first) ExchangeSome(comm, rank, second, stream, pair);
+      if (rank == second) ExchangeSome(comm, rank, first, stream, pair);
+      three.Meet();
+    }
+    if (rank == 2) {
+      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    }
+    three.Meet();
+    if (rank != 2) {
+      ExchangeSome(comm, rank, 1 - rank, stream, pair);
+      EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    }
+  });
+}
+
+// Who gives up and ends at once is missed all the same.
+TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kMiB);
+    ExchangeSome(comm, rank, 1 - rank, stream, pair);
+    two.Meet();
+    if (rank == 1) {
+      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+    }
+    two.Meet();
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+      return;
+    }
+    // It is a zombie, or gone, by then.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    EXPECT_TRUE(LearnsOfAnError(comm));
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+  });
+}
+
+TEST(Comms, ComeAndGoWithoutATrace) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    UseGpu(rank);
+    const Pair pair = NewPair(kMiB);
+    CUstream stream = NewStream();
+    size_t free = 0;
+    size_t files = 0;
+    size_t threads = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+      if (rank == 0) {
+        ASSERT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
+      }
+      two.Meet();
+      ncclComm_t comm = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
+      for (int round = 0; round < kWarm; ++round) {
+        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
+        two.Meet();
+      }
+      // Staged: sent alone, behind the receive.
+      if (rank == 1) {
+        ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+      }
+      two.Meet();
+      if (rank == 0) {
+        ASSERT_EQ(Send(pair.from, kMiB, 1, comm, stream), kNcclSuccess);
+      }
+      ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      two.Meet();
+      ASSERT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+      two.Meet();
+      EXPECT_EQ(CountSegments(), 0U);
+      size_t total = 0;
+      size_t now = 0;
+      ASSERT_EQ(cuMemGetInfo_v2(&now, &total), kCudaSuccess);
+      if (turn == 1) {
+        free = now;
+        files = CountFiles();
+        threads = CountThreads();
+      } else if (turn > 1) {
+        EXPECT_EQ(now, free) << turn;
+        EXPECT_LE(CountFiles(), files) << turn;
+        // Of streams that are no more they end when they like.
+        EXPECT_TRUE(Soon([&] { return CountThreads() <= threads; })) << turn;
+      }
+    }
+    // Nothing of the peer's is open any more: it can be freed.
+    Free(pair);
+  });
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
