@@ -391,8 +391,9 @@ void Communicator::LookAfter(bool processes) {
       open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
       LaneEnd(*lane, Role::kSender).Break(open);
       const std::string differs = FindDisagreement(*lane);
-      if (!differs.empty())
+      if (!differs.empty()) {
         Fail(std::string(name).append(": ").append(differs), abi::kInvalidUsage);
+      }
     }
     if (open) Fail(peer.gone, abi::kRemoteError);
   }
