@@ -3,10 +3,11 @@
 // Ranks as processes that run random programs of sends and receives by NCCL's and CUDA's interfaces
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
-//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill]
+//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
 //
 // Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
-// rank is killed on the way, and all others must learn of it within half a minute.
+// rank is killed on the way, and all others must learn of it within half a minute. SECONDS: after
+// which a stream hangs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -42,7 +43,7 @@ constexpr size_t kStreams = 2;
 constexpr int kMost = 8;
 // What a rank exits with that was told of another's end.
 constexpr int kTold = 3;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kPatience = std::chrono::seconds(30);  // of who waits for others' ends
 
 struct Options {
   uint64_t seed = 1;
@@ -52,6 +53,7 @@ struct Options {
   bool eager = false;
   uint64_t largest = uint64_t{3} << 20;
   bool kill = false;
+  std::chrono::seconds patience = kPatience;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
   Kind kind() const {
@@ -250,7 +252,7 @@ class Rank {
           Well(error == kNcclSuccess ? kNcclSystemError : error);
         }
       }
-      if (Clock::now() - began > kPatience) {
+      if (Clock::now() - began > options_.patience) {
         Die("rank %d, round %llu: hangs", rank_,
             static_cast<unsigned long long>(shared_.rounds[rank_].load()));
       }
@@ -379,6 +381,8 @@ int Main(int count, char** arguments) {
   options.eager = words.size() > 4 && words[4] == "eager";
   options.largest = number(5, options.largest);
   options.kill = words.size() > 6 && words[6] == "kill";
+  options.patience =
+      std::chrono::seconds(number(7, static_cast<uint64_t>(options.patience.count())));
   return Parent(options).Run();
 }
 
