@@ -92,6 +92,16 @@ size_t CountIn(const char* folder) {
   return static_cast<size_t>(std::distance(begin(entries), end(entries)));
 }
 
+size_t CountMappings(bool deleted) {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/dev/shm/nccltune-sendrecv-") == std::string::npos) continue;
+    if (deleted || !line.ends_with("(deleted)")) ++count;
+  }
+  return count;
+}
+
 }  // namespace
 
 size_t CountThreads() { return CountIn("/proc/self/task"); }
@@ -107,16 +117,8 @@ size_t CountFiles() {
   return count;
 }
 
-size_t CountSegments() {
-  std::ifstream maps("/proc/self/maps");
-  size_t count = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("/nccltune-sendrecv-") != std::string::npos &&
-        line.find("/dev/shm/") != std::string::npos) {
-      ++count;
-    }
-  }
-  return count;
-}
+size_t CountSegments() { return CountMappings(true); }
+
+size_t CountNamedSegments() { return CountMappings(false); }
 
 }  // namespace nccltune::sendrecv

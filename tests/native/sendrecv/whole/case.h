@@ -46,10 +46,12 @@ soft::ncclResult_t Exchange(const Pair& pair, int round, int rank, int peer, sof
 // Polls as a framework's watchdog does; false: no error within half a minute.
 bool LearnsOfAnError(soft::ncclComm_t comm);
 
-// Of this process: threads, open files, mappings of the library's shared memory.
+// Of this process: threads, open files, mappings of the library's shared memory, and those of them
+// whose file has a name that others find.
 size_t CountThreads();
 size_t CountFiles();
 size_t CountSegments();
+size_t CountNamedSegments();
 
 }  // namespace nccltune::sendrecv
 

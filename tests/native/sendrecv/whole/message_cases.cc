@@ -33,6 +33,8 @@ TEST(Exchange, Rounds) {
     }
     std::printf("rank %d: native %d, segments %zu, threads %zu\n", rank,
                 static_cast<int>(NativeSends()), CountSegments(), CountThreads());
+    // Whatever happens now, nothing is left behind.
+    EXPECT_EQ(CountNamedSegments(), 0U);
     two.Meet();
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
     EXPECT_EQ(CountSegments(), 0U);

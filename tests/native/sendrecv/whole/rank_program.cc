@@ -3,12 +3,14 @@
 // Ranks as processes that run random programs of sends and receives by NCCL's and CUDA's interfaces
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
-//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill] [mapped]
+//   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
+//   [mapped]
 //
 // `mapped`: memory is mapped in chunks, as PyTorch's expandable segments are, and chunks are given
 // back and others mapped at their addresses between rounds.
 // Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
-// rank is killed on the way, and all others must learn of it within half a minute.
+// rank is killed on the way, and all others must learn of it within half a minute. SECONDS: after
+// which a stream hangs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -45,7 +47,7 @@ constexpr uint64_t kChunk = uint64_t{2} << 20;
 constexpr int kMost = 8;
 // What a rank exits with that was told of another's end.
 constexpr int kTold = 3;
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kPatience = std::chrono::seconds(30);  // of who waits for others' ends
 
 struct Options {
   uint64_t seed = 1;
@@ -56,6 +58,7 @@ struct Options {
   uint64_t largest = uint64_t{3} << 20;
   bool kill = false;
   bool mapped = false;
+  std::chrono::seconds patience = kPatience;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
   Kind kind() const {
@@ -295,7 +298,7 @@ class Rank {
           Well(error == kNcclSuccess ? kNcclSystemError : error);
         }
       }
-      if (Clock::now() - began > kPatience) {
+      if (Clock::now() - began > options_.patience) {
         Die("rank %d, round %llu: hangs", rank_,
             static_cast<unsigned long long>(shared_.rounds[rank_].load()));
       }
@@ -429,6 +432,9 @@ int Main(int count, char** arguments) {
   };
   options.kill = asked("kill");
   options.mapped = asked("mapped");
+  // Another word is no number.
+  const uint64_t seconds = number(7, 0);
+  if (seconds != 0) options.patience = std::chrono::seconds(seconds);
   return Parent(options).Run();
 }
 
