@@ -213,6 +213,7 @@ class Rank {
     }
     if (static_cast<size_t>(rank_) >= program.ranks) return;
     if (random_() % 4 == 0) Renew();
+    program_ = &program;
     std::vector<size_t> received;
     for (const Step& step : program.steps[static_cast<size_t>(rank_)]) {
       if (random_() % 8 == 0) usleep(static_cast<useconds_t>(random_() % 300));
@@ -299,8 +300,9 @@ class Rank {
         }
       }
       if (Clock::now() - began > options_.patience) {
-        Die("rank %d, round %llu: hangs", rank_,
-            static_cast<unsigned long long>(shared_.rounds[rank_].load()));
+        Die("rank %d, round %llu: hangs\n%s", rank_,
+            static_cast<unsigned long long>(shared_.rounds[rank_].load()),
+            sendrecv::Words(*program_).c_str());
       }
       usleep(100);
     }
@@ -337,6 +339,7 @@ class Rank {
   Shared& shared_;
   const int rank_;
   std::mt19937_64 random_;
+  const Program* program_ = nullptr;  // of the round
   std::vector<ncclComm_t> comms_;
   std::vector<CUstream> streams_;
   CUdeviceptr memory_ = 0;
