@@ -385,7 +385,8 @@ void Communicator::LookAfter(bool processes) {
   for (auto& [rank, peer] : watched_) {
     std::string why;
     if (!peer.gone.empty() || !HasGone(peer, processes, &why)) continue;
-    peer.gone = "rank " + std::to_string(rank) + why;
+    peer.gone = "rank " + std::to_string(rank);
+    peer.gone += why;
     bool open = false;
     for (const auto& [lane, name] : peer.lanes) {
       open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);

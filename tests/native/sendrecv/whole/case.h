@@ -13,7 +13,8 @@
 
 namespace nccltune::sendrecv {
 
-inline constexpr size_t kMiB = size_t{1} << 20;
+// Enough for a copy engine in these tests, and little for sanitizers.
+inline constexpr size_t kBytes = size_t{384} << 10;
 // A direct message needs an offer, a look and the news of it.
 inline constexpr int kWarm = 4;
 

@@ -29,7 +29,7 @@ TEST(Comms, SplitAndShrunk) {
   three.Run([&](int rank) {
     ncclComm_t comm = Init(three, 3, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     for (int turn = 0; turn < 2; ++turn) {
       ncclComm_t half = nullptr;
       const int color = rank == 2 ? kNcclNoColor : 1;
@@ -65,7 +65,7 @@ struct TwoGpus {
     EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), kNcclSuccess);
     for (int gpu = 0; gpu < 2; ++gpu) {
       UseGpu(gpu);
-      pairs[gpu] = NewPair(kMiB);
+      pairs[gpu] = NewPair(kBytes);
       streams[gpu] = NewStream();
     }
   }
@@ -86,21 +86,22 @@ TEST(Comms, OneThreadForTwoGpus) {
       for (int gpu = 0; gpu < 2; ++gpu) {
         UseGpu(gpu);
         ASSERT_EQ(
-            cuMemcpyHtoD_v2(both.pairs[gpu].from, Pattern(kMiB, 2 * round + gpu).data(), kMiB),
+            cuMemcpyHtoD_v2(both.pairs[gpu].from, Pattern(kBytes, 2 * round + gpu).data(), kBytes),
             kCudaSuccess);
       }
       ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
       for (int gpu = 0; gpu < 2; ++gpu) {
         const Pair& pair = both.pairs[gpu];
-        ASSERT_EQ(Send(pair.from, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]), kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+        ASSERT_EQ(Send(pair.from, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+                  kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
                   kNcclSuccess);
       }
       ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
       for (int gpu = 0; gpu < 2; ++gpu) {
         UseGpu(gpu);
         ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
-        EXPECT_EQ(Fetch(both.pairs[gpu].to, kMiB), Pattern(kMiB, 2 * round + 1 - gpu));
+        EXPECT_EQ(Fetch(both.pairs[gpu].to, kBytes), Pattern(kBytes, 2 * round + 1 - gpu));
       }
     }
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(4 * kWarm));
@@ -114,16 +115,17 @@ TEST(Comms, AThreadForEachGpu) {
     const auto drive = [&](int gpu) {
       UseGpu(gpu);
       const Pair& pair = both.pairs[gpu];
-      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, gpu).data(), kMiB), kCudaSuccess);
+      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, gpu).data(), kBytes), kCudaSuccess);
       for (int round = 0; round < 2 * kWarm; ++round) {
-        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kMiB), kCudaSuccess);
+        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kBytes), kCudaSuccess);
         ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        ASSERT_EQ(Send(pair.from, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]), kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, kMiB, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+        ASSERT_EQ(Send(pair.from, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
+                  kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kBytes, 1 - gpu, both.comms[gpu], both.streams[gpu]),
                   kNcclSuccess);
         ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
         ASSERT_EQ(cuStreamSynchronize(both.streams[gpu]), kCudaSuccess);
-        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, 1 - gpu));
+        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, 1 - gpu));
       }
     };
     std::thread other(drive, 1);
@@ -145,7 +147,7 @@ TEST(Comms, MadeInAGroup) {
     ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
     ASSERT_EQ(ncclCommInitRank(&comm, 2, two.shared().id, rank), kNcclSuccess);
     ASSERT_EQ(ncclGroupEnd(), kNcclSuccess);
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     CUstream stream = NewStream();
     ExchangeSome(comm, rank, 1 - rank, stream, pair);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
@@ -158,16 +160,16 @@ TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     ExchangeSome(comm, rank, 1 - rank, stream, pair);
     two.Meet();
-    ASSERT_EQ(Receive(pair.to, kMiB, 1 - rank, comm, stream), kNcclSuccess);
+    ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, comm, stream), kNcclSuccess);
     two.Meet();
     if (rank == 0) {
       std::thread([&] { EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess); }).join();
     } else {
       EXPECT_TRUE(LearnsOfAnError(comm));
-      EXPECT_NE(Send(pair.from, kMiB, 0, comm, stream), kNcclSuccess);
+      EXPECT_NE(Send(pair.from, kBytes, 0, comm, stream), kNcclSuccess);
       EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
     }
     EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
@@ -189,7 +191,7 @@ TEST(Comms, AnAbortWhenAllIsOverIsNoErrorElsewhere) {
   three.Run([&](int rank) {
     ncclComm_t comm = Init(three, 3, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     for (int first = 0; first < 3; ++first) {
       const int second = (first + 1) % 3;
       if (rank == first) ExchangeSome(comm, rank, second, stream, pair);
@@ -213,11 +215,11 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     ExchangeSome(comm, rank, 1 - rank, stream, pair);
     two.Meet();
     if (rank == 1) {
-      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
     two.Meet();
     if (rank == 0) {
@@ -236,7 +238,7 @@ TEST(Comms, ComeAndGoWithoutATrace) {
   Ranks two(2);
   two.Run([&](int rank) {
     UseGpu(rank);
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     CUstream stream = NewStream();
     size_t free = 0;
     size_t files = 0;
@@ -254,11 +256,11 @@ TEST(Comms, ComeAndGoWithoutATrace) {
       }
       // Staged: sent alone, behind the receive.
       if (rank == 1) {
-        ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
       }
       two.Meet();
       if (rank == 0) {
-        ASSERT_EQ(Send(pair.from, kMiB, 1, comm, stream), kNcclSuccess);
+        ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
       }
       ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
       two.Meet();

@@ -25,7 +25,7 @@ TEST(Exchange, Rounds) {
     }
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(2 * kMiB);
+    const Pair pair = NewPair(2 * kBytes);
     for (int round = 0; round < kWarm + 3; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       // Memory of both is known to both.
@@ -51,7 +51,7 @@ TEST(Exchange, WithARefusal) {
     ASSERT_NE(comm, nullptr);
     softCudaSpare(1);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(2 * kMiB);
+    const Pair pair = NewPair(2 * kBytes);
     softCudaSpare(-1);
     ncclResult_t result = kNcclSuccess;
     for (int round = 0; round < kWarm + 3 && result == kNcclSuccess; ++round) {
@@ -69,16 +69,16 @@ TEST(Wrong, SizesThatDifferAreAnErrorOnBothSides) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(2 * kMiB);
+    const Pair pair = NewPair(2 * kBytes);
     for (int round = 0; round < kWarm; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
     }
     two.Meet();
     ncclResult_t result = kNcclSuccess;
     if (rank == 0) {
-      result = Send(pair.from, 2 * kMiB, 1, comm, stream);
+      result = Send(pair.from, 2 * kBytes, 1, comm, stream);
     } else {
-      result = Receive(pair.to, kMiB, 0, comm, stream);
+      result = Receive(pair.to, kBytes, 0, comm, stream);
     }
     if (result != kNcclSuccess) {
       EXPECT_EQ(result, kNcclInvalidUsage);
@@ -99,9 +99,9 @@ TEST(Memory, OfAPoolGoesByNccl) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    Pair pair = {.bytes = kMiB};
-    ASSERT_EQ(cuMemAllocAsync(&pair.from, kMiB, stream), kCudaSuccess);
-    ASSERT_EQ(cuMemAllocAsync(&pair.to, kMiB, stream), kCudaSuccess);
+    Pair pair = {.bytes = kBytes};
+    ASSERT_EQ(cuMemAllocAsync(&pair.from, kBytes, stream), kCudaSuccess);
+    ASSERT_EQ(cuMemAllocAsync(&pair.to, kBytes, stream), kCudaSuccess);
     ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
     for (int round = 0; round < kWarm; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
@@ -117,7 +117,7 @@ TEST(Memory, ThatComesAgainAtTheSameAddress) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
     for (int turn = 0; turn < 5; ++turn) {
-      const Pair pair = NewPair(kMiB + static_cast<size_t>(turn));
+      const Pair pair = NewPair(kBytes + static_cast<size_t>(turn));
       for (int round = 0; round < kWarm; ++round) {
         ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
         two.Meet();
@@ -134,9 +134,9 @@ TEST(Memory, InTheMiddleOfAnAllocation) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair whole = NewPair(4 * kMiB);
-    const size_t off = kMiB + 4096 * static_cast<size_t>(rank + 1);
-    const Pair part = {.from = whole.from + off, .to = whole.to + 3 * off / 2, .bytes = kMiB};
+    const Pair whole = NewPair(4 * kBytes);
+    const size_t off = kBytes + 4096 * static_cast<size_t>(rank + 1);
+    const Pair part = {.from = whole.from + off, .to = whole.to + 3 * off / 2, .bytes = kBytes};
     for (int round = 0; round < kWarm + 3; ++round) {
       ASSERT_EQ(Exchange(part, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
@@ -144,7 +144,7 @@ TEST(Memory, InTheMiddleOfAnAllocation) {
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(kWarm + 3));
     // What lies before and behind is as it was.
     EXPECT_EQ(Fetch(whole.to + 3 * off / 2 - 8, 8), std::vector<uint8_t>(8, 0xEE));
-    EXPECT_EQ(Fetch(whole.to + 3 * off / 2 + kMiB, 8), std::vector<uint8_t>(8, 0xEE));
+    EXPECT_EQ(Fetch(whole.to + 3 * off / 2 + kBytes, 8), std::vector<uint8_t>(8, 0xEE));
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
     Free(whole);
   });
@@ -155,20 +155,20 @@ TEST(Group, OfACollectiveAndMessagesInTwoStreams) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream streams[] = {NewStream(), NewStream()};
-    const Pair pairs[] = {NewPair(kMiB), NewPair(kMiB)};
+    const Pair pairs[] = {NewPair(kBytes), NewPair(kBytes)};
     const CUdeviceptr data = Fill(1000, 0);
     for (int round = 0; round < kWarm + 3; ++round) {
       for (const Pair& pair : pairs) {
-        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, round * 10 + rank).data(), kMiB),
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, round * 10 + rank).data(), kBytes),
                   kCudaSuccess);
-        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kMiB), kCudaSuccess);
+        ASSERT_EQ(cuMemsetD8_v2(pair.to, 0xEE, kBytes), kCudaSuccess);
       }
       ASSERT_EQ(cuMemcpyHtoD_v2(data, Pattern(1000, round * 10 + rank).data(), 1000), kCudaSuccess);
       ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
       for (int i = 0; i < 2; ++i) {
-        ASSERT_EQ(Send(pairs[i].from, kMiB, 1 - rank, comm, streams[i]), kNcclSuccess);
+        ASSERT_EQ(Send(pairs[i].from, kBytes, 1 - rank, comm, streams[i]), kNcclSuccess);
         // Two streams here need not be two there.
-        ASSERT_EQ(Receive(pairs[i].to, kMiB, 1 - rank, comm, streams[i ^ rank]), kNcclSuccess);
+        ASSERT_EQ(Receive(pairs[i].to, kBytes, 1 - rank, comm, streams[i ^ rank]), kNcclSuccess);
       }
       ASSERT_EQ(ncclBroadcast(At(data), At(data), 1000, kNcclUint8, 0, comm, streams[0]),
                 kNcclSuccess);
@@ -176,7 +176,7 @@ TEST(Group, OfACollectiveAndMessagesInTwoStreams) {
       // All streams of a group wait for all of it.
       ASSERT_EQ(cuStreamSynchronize(streams[1]), kCudaSuccess);
       for (const Pair& pair : pairs) {
-        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, round * 10 + 1 - rank));
+        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, round * 10 + 1 - rank));
       }
       ASSERT_EQ(cuStreamSynchronize(streams[0]), kCudaSuccess);
       EXPECT_EQ(Fetch(data, 1000), Pattern(1000, round * 10));
@@ -206,7 +206,7 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     for (int round = 0; round < kWarm; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
@@ -214,12 +214,12 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
     const Graph graph(pair, rank, comm, stream);
     for (int turn = 0; turn < 3; ++turn) {
       if (rank == 0) {
-        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kMiB, turn).data(), kMiB), kCudaSuccess);
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, turn).data(), kBytes), kCudaSuccess);
       }
       ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
       ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
       if (rank == 1) {
-        EXPECT_EQ(Fetch(pair.to, kMiB), Pattern(kMiB, turn));
+        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, turn));
       }
     }
     // The lane from 0 to 1 is NCCL's now, the one back is not.
@@ -238,24 +238,24 @@ TEST(Capture, OnOneSideAlone) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     for (int round = 0; round < kWarm; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
-    const std::vector<uint8_t> bytes = Pattern(kMiB, 77);
+    const std::vector<uint8_t> bytes = Pattern(kBytes, 77);
     if (rank == 0) {
-      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kMiB), kCudaSuccess);
+      ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kBytes), kCudaSuccess);
       const Graph graph(pair, rank, comm, stream);
       two.Meet();
       ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
     } else {
       two.Meet();
-      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
     ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
     if (rank == 1) {
-      EXPECT_EQ(Fetch(pair.to, kMiB), bytes);
+      EXPECT_EQ(Fetch(pair.to, kBytes), bytes);
     }
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
@@ -267,18 +267,18 @@ TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
   two.Run([&](int rank) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
-    const Pair pair = NewPair(kMiB);
+    const Pair pair = NewPair(kBytes);
     for (int round = 0; round < kWarm; ++round) {
       ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
       two.Meet();
     }
     if (rank == 1) {
-      ASSERT_EQ(Receive(pair.to, kMiB, 0, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }
     two.Meet();
     if (rank == 0) {
       ASSERT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
-      EXPECT_EQ(Send(pair.from, kMiB, 1, comm, stream), kNcclInvalidUsage);
+      EXPECT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclInvalidUsage);
       CUgraph graph = nullptr;
       cuStreamEndCapture(stream, &graph);
     } else {

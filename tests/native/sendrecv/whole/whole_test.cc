@@ -203,8 +203,8 @@ TEST(Whole, SizesThatDifferNameRanksAndBytes) {
   EXPECT_TRUE(Well(output)) << output;
   EXPECT_TRUE(Has(output, "refused\n")) << output;
   EXPECT_EQ(Count(output,
-                  "rank 0 to rank 1: message 5 has 2097152 bytes where it is sent and "
-                  "1048576 where it is received\n"),
+                  "rank 0 to rank 1: message 5 has 786432 bytes where it is sent and "
+                  "393216 where it is received\n"),
             2)
       << output;
 }
