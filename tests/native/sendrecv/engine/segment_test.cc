@@ -28,14 +28,6 @@ int InChild(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-size_t OurFiles() {
-  size_t count = 0;
-  for (const auto& each : std::filesystem::directory_iterator("/dev/shm")) {
-    count += each.path().filename().string().starts_with("nccltune-sendrecv-") ? 1U : 0U;
-  }
-  return count;
-}
-
 TEST(Segment, IsOneForAProcess) {
   std::string why;
   const auto one = Segment::Open(Key("one"), &why);
@@ -90,13 +82,13 @@ TEST(Segment, KnowsWhoLives) {
 }
 
 TEST(Segment, LeavesNoFileBehind) {
-  const size_t before = OurFiles();
   std::string why;
   auto segment = Segment::Open(Key("file"), &why);
   ASSERT_NE(segment, nullptr) << why;
-  EXPECT_EQ(OurFiles(), before + 1);
+  const std::string file = "/dev/shm" + std::string(segment->name());
+  EXPECT_TRUE(std::filesystem::exists(file)) << file;
   segment->Unlink();
-  EXPECT_EQ(OurFiles(), before);
+  EXPECT_FALSE(std::filesystem::exists(file));
   EXPECT_TRUE(segment->Join(&why).has_value()) << "who has it open has it on";
 }
 
