@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -100,10 +101,16 @@ class Run {
     }
   }
 
-  size_t BatchOf(const Call& call) {
+  std::optional<size_t> KnownBatchOf(const Call& call) const {
     for (size_t i = 0; i < batches_.size(); ++i) {
       if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) return i;
     }
+    return {};
+  }
+
+  size_t BatchOf(const Call& call) {
+    const std::optional<size_t> known = KnownBatchOf(call);
+    if (known) return *known;
     owners_.push_back(call.communicator.get());
     ways_.emplace_back();
     captured_.push_back(call.communicator->driver().Capturing(call.stream));
@@ -266,12 +273,8 @@ class Run {
   }
 
   bool IsCaptured(const Call& call) const {
-    for (size_t i = 0; i < batches_.size(); ++i) {
-      if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) {
-        return captured_[i];
-      }
-    }
-    return call.communicator->driver().Capturing(call.stream);
+    const std::optional<size_t> batch = KnownBatchOf(call);
+    return batch ? captured_[*batch] : call.communicator->driver().Capturing(call.stream);
   }
 
   void Count(const Outcome& outcome) {

@@ -297,11 +297,6 @@ bool Communicator::EverythingIsOver() {
          });
 }
 
-bool Communicator::IsOver() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && (segment_ == nullptr || EverythingIsOver());
-}
-
 bool Communicator::Close() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;

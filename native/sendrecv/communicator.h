@@ -26,7 +26,7 @@
 
 namespace nccltune::sendrecv {
 
-// What ranks must have alike, or NCCL carries all between them.
+// `floor` and the modes must be alike on two ranks, or NCCL carries all between them.
 struct Options {
   uint64_t floor = uint64_t{256} << 10;  // below, messages are not even counted
   uint64_t from = uint64_t{2} << 20;     // the copy engine's
@@ -76,8 +76,6 @@ class Communicator {
   // Gives everything back; false: something of it still runs, or somebody is in a call. Never
   // waits.
   bool Close();
-  // All that was enqueued for it has run.
-  bool IsOver();
 
   // Around a call of NCCL with messages to or from the peer, and what it enqueued in the stream.
   void BeginNative(int peer);

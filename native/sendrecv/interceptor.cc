@@ -229,7 +229,11 @@ class SendRecv final : public Interceptor {
     std::string why;
     const cu::Api* api = cu::Open(&why);
     cu::Context context = api == nullptr ? nullptr : PrimaryContext(*api, device);
-    if (context == nullptr) return nullptr;
+    if (context == nullptr) {
+      Warn("NCCL carries all sends and receives: no context of CUDA on GPU " +
+           std::to_string(device));
+      return nullptr;
+    }
     const InContext in(*api, context);
     return Join(key, ranks, rank, Blocks(nullptr));
   }

@@ -211,13 +211,6 @@ Segment::LanePlace Segment::Lane(const cu::Api& api, size_t from, size_t to, boo
   return mapped->place();
 }
 
-void Segment::Break() {
-  const std::scoped_lock lock(mutex_);
-  for (const auto& [number, mapped] : lanes_) {
-    if (mapped != nullptr) LaneEnd(*mapped->memory, Role::kSender).Break();
-  }
-}
-
 void Segment::Unlink() { shm_unlink(name_.c_str()); }
 
 }  // namespace nccltune::sendrecv

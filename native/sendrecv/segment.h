@@ -100,9 +100,6 @@ class Segment {
   // it `failed` here alone.
   LanePlace Lane(const cu::Api& api, size_t from, size_t to, bool* failed);
 
-  // Every lane that this process has used ends its waits, on both sides.
-  void Break();
-
   // Everybody has opened it, or whoever has not will not meet the others in it.
   void Unlink();
 

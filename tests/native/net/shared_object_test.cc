@@ -3,42 +3,19 @@
 // The shared object as it is shipped: what it exports and what it needs.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "readelf.h"
 
 namespace nccltune::net {
 namespace {
 
-bool HaveReadelf() { return std::system("command -v readelf >/dev/null 2>&1") == 0; }
-
-// The words of each line that readelf writes about the plugin.
-std::vector<std::vector<std::string>> Readelf(const std::string& option) {
-  const std::string command = "readelf --wide " + option + " " NET_PLUGIN;
-  std::string output;
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return {};
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
-  EXPECT_EQ(pclose(pipe), 0) << command;
-  std::vector<std::vector<std::string>> lines;
-  std::istringstream text(output);
-  for (std::string line; std::getline(text, line);) {
-    std::istringstream words(line);
-    lines.emplace_back();
-    for (std::string word; words >> word;) lines.back().push_back(word);
-  }
-  return lines;
-}
-
 TEST(SharedObject, ExportsExactlyThese) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
   std::set<std::string> exported;
-  for (const std::vector<std::string>& words : Readelf("--dyn-syms")) {
+  for (const std::vector<std::string>& words : Readelf("--dyn-syms", NET_PLUGIN)) {
     // Number, value, size, type, binding, visibility, section, name.
     if (words.size() < 8 || words[6] == "UND" || words[0] == "Num:") continue;
     exported.insert(words[7]);
@@ -56,7 +33,7 @@ TEST(SharedObject, NeedsLibcAlone) {
   const std::set<std::string> allowed = {"[libc.so.6]", "[libpthread.so.0]", "[libdl.so.2]",
                                          "[ld-linux-x86-64.so.2]", "[ld-linux-aarch64.so.1]"};
   int needed = 0;
-  for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+  for (const std::vector<std::string>& words : Readelf("--dynamic", NET_PLUGIN)) {
     if (words.size() < 2 || words[1] != "(NEEDED)") continue;
     ++needed;
     EXPECT_EQ(allowed.count(words.back()), 1U) << words.back();
@@ -68,7 +45,7 @@ TEST(SharedObject, NeedsLibcAlone) {
 TEST(SharedObject, IsMarkedToStayInTheProcess) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";
   bool stays = false;
-  for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+  for (const std::vector<std::string>& words : Readelf("--dynamic", NET_PLUGIN)) {
     if (words.size() < 2 || words[1] != "(FLAGS_1)") continue;
     for (const std::string& word : words) stays = stays || word == "NODELETE";
   }

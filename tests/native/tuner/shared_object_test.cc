@@ -4,14 +4,13 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <set>
 #include <sstream>
 #include <string>
 
 #include "abi/tuner_v2.h"
 #include "abi/tuner_v7.h"
+#include "readelf.h"
 #include "tuner/control.h"
 
 namespace nccltune::tuner {
@@ -19,16 +18,10 @@ namespace {
 
 // The output of a command; the test fails when the command does.
 std::string OutputOf(const std::string& command) {
-  std::string output;
-  FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return output;
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
-  EXPECT_EQ(pclose(pipe), 0) << command;
-  return output;
+  const ProgramOutput output = RunLine(command);
+  EXPECT_EQ(output.status, 0) << command;
+  return output.text;
 }
-
-bool HaveReadelf() { return std::system("command -v readelf >/dev/null 2>&1") == 0; }
 
 TEST(SharedObject, ExportsExactlyThese) {
   if (!HaveReadelf()) GTEST_SKIP() << "no readelf (Debian: binutils)";

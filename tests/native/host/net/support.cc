@@ -4,20 +4,17 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include <cstdio>
 #include <cstdlib>
+
+#include "program_output.h"
 
 namespace nccltune::host::net {
 
 Outcome RunCommand(const std::string& command) {
   Outcome outcome;
-  FILE* const pipe = popen(("(" + command + ") 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) {
-    outcome.output.append(buffer, n);
-  }
-  const int status = pclose(pipe);
+  const auto [output, status] = RunLine("(" + command + ") 2>&1");
+  if (status == -1) return outcome;
+  outcome.output = output;
   outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   const size_t line = outcome.output.find("{\"op\"");
   if (line != std::string::npos) {

@@ -107,7 +107,7 @@ TEST(Segment, ALaneIsThereForBothSides) {
   EXPECT_EQ(segment->Lane(*api, 3, 5, &failed).memory, lane.memory);
   EXPECT_NE(segment->Lane(*api, 5, 3, &failed).memory, lane.memory);
   EXPECT_EQ(segment->memory().lanes[3 * kMostLocal + 5].load(), SegmentMemory::kThere);
-  segment->Break();
+  LaneEnd(*lane.memory, Role::kSender).Break();
   EXPECT_TRUE(LaneEnd(*lane.memory, Role::kReceiver).broken());
 }
 

@@ -3,14 +3,13 @@
 // The two libraries as they are shipped: what they export, what they need, how they are called.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
+
+#include "readelf.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -18,33 +17,14 @@ namespace {
 class SharedObject : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (std::system("command -v readelf >/dev/null 2>&1") != 0) {
+    if (!HaveReadelf()) {
       GTEST_SKIP() << "no readelf (Debian: binutils)";
     }
   }
 
-  // The words of each line that readelf writes about the library.
-  static std::vector<std::vector<std::string>> Readelf(const std::string& option) {
-    const std::string command = "readelf --wide " + option + " " + GetParam();
-    std::string output;
-    FILE* const pipe = popen(command.c_str(), "r");
-    if (pipe == nullptr) return {};
-    std::array<char, 4096> buffer{};
-    while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
-    EXPECT_EQ(pclose(pipe), 0) << command;
-    std::vector<std::vector<std::string>> lines;
-    std::istringstream text(output);
-    for (std::string line; std::getline(text, line);) {
-      std::istringstream words(line);
-      lines.emplace_back();
-      for (std::string word; words >> word;) lines.back().push_back(word);
-    }
-    return lines;
-  }
-
   static std::set<std::string> Dynamic(const std::string& tag) {
     std::set<std::string> values;
-    for (const std::vector<std::string>& words : Readelf("--dynamic")) {
+    for (const std::vector<std::string>& words : Readelf("--dynamic", GetParam())) {
       if (words.size() < 3 || words[1] != tag) continue;
       values.insert(words.begin() + 2, words.end());
     }
@@ -62,7 +42,7 @@ TEST_P(SharedObject, ExportsNcclsFunctionsAndNothingElse) {
     if (!line.ends_with(" alone")) listed.insert("p" + name);
   }
   std::set<std::string> exported;
-  for (const std::vector<std::string>& words : Readelf("--dyn-syms")) {
+  for (const std::vector<std::string>& words : Readelf("--dyn-syms", GetParam())) {
     // Number, value, size, type, binding, visibility, section, name.
     if (words.size() < 8 || words[6] == "UND" || words[0] == "Num:") continue;
     EXPECT_EQ(words[3], "FUNC") << words[7];

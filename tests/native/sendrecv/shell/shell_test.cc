@@ -3,11 +3,11 @@
 // The shell before a fake NCCL, in programs of their own, loaded in both ways.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <map>
 #include <string>
 #include <vector>
+
+#include "program_output.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -32,15 +32,7 @@ std::string OutputOf(const std::string& command, Environment environment) {
 #endif
   std::string line = "env -u NCCLTUNE_SENDRECV -u NCCLTUNE_SENDRECV_NCCL";
   for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
-  line += " " + command + " 2>&1";
-  std::string output;
-  FILE* const pipe = popen(line.c_str(), "r");
-  if (pipe == nullptr) return "popen failed";
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
-  const int status = pclose(pipe);
-  if (status != 0) output += "status " + std::to_string(status) + "\n";
-  return output;
+  return AllOutputOf(line + " " + command);
 }
 
 // A program that is linked with NCCL, ours preloaded.

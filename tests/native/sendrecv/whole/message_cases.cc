@@ -13,6 +13,14 @@ namespace {
 
 using namespace soft;  // NOLINT(google-build-using-namespace): CUDA's and NCCL's names
 
+// Until memory of both is known to both.
+void Warm(Ranks& two, const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
+  for (int round = 0; round < kWarm; ++round) {
+    ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
+    two.Meet();
+  }
+}
+
 // Under all kinds of circumstances: the bytes are right, and how many NCCL sent is printed.
 TEST(Exchange, Rounds) {
   Ranks two(2);
@@ -207,10 +215,7 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
     const Pair pair = NewPair(kBytes);
-    for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-      two.Meet();
-    }
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
     const Graph graph(pair, rank, comm, stream);
     for (int turn = 0; turn < 3; ++turn) {
       if (rank == 0) {
@@ -239,10 +244,7 @@ TEST(Capture, OnOneSideAlone) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
     const Pair pair = NewPair(kBytes);
-    for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-      two.Meet();
-    }
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
     const std::vector<uint8_t> bytes = Pattern(kBytes, 77);
     if (rank == 0) {
       ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kBytes), kCudaSuccess);
@@ -268,10 +270,7 @@ TEST(Capture, BehindADirectCallOfThePeerIsAnError) {
     ncclComm_t comm = Init(two, 2, rank);
     CUstream stream = NewStream();
     const Pair pair = NewPair(kBytes);
-    for (int round = 0; round < kWarm; ++round) {
-      ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-      two.Meet();
-    }
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
     if (rank == 1) {
       ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
     }

@@ -4,20 +4,15 @@
 // processes.
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdio>
 #include <map>
 #include <string>
+
+#include "program_output.h"
 
 namespace nccltune::sendrecv {
 namespace {
 
-// Programs that take long are fewer where each takes ten times as long.
-#ifdef NCCLTUNE_SANITIZED
-constexpr int kSeeds = 1;
-#else
 constexpr int kSeeds = 4;
-#endif
 
 using Environment = std::map<std::string, std::string>;
 
@@ -30,22 +25,10 @@ std::string OutputOf(const std::string& command, Environment environment,
                       {"NCCLTUNE_SENDRECV_STATS", "-"},
                       {"SOFT_NCCL_BUFFER", "1048576"},
                       {"LD_PRELOAD", LIBRARY}});
-#ifdef NCCLTUNE_SANITIZED
-  // What is preloaded comes before the sanitizer's runtime.
-  environment["ASAN_OPTIONS"] = "verify_asan_link_order=0";
-#endif
   // Shards are of this program, not of those that it starts.
   std::string line = wrap + "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
   for (const auto& [name, value] : environment) line += " " + name + "='" + value + "'";
-  line += " " + command + " 2>&1";
-  std::string output;
-  FILE* const pipe = popen(line.c_str(), "r");
-  if (pipe == nullptr) return "popen failed";
-  std::array<char, 4096> buffer{};
-  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) output += buffer.data();
-  const int status = pclose(pipe);
-  if (status != 0) output += "status " + std::to_string(status) + "\n";
-  return output;
+  return AllOutputOf(line + " " + command);
 }
 
 std::string Case(const std::string& name, const Environment& environment = {},

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
+#define NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace nccltune {
+
+struct ProgramOutput {
+  std::string text;
+  int status = -1;  // as pclose has it
+};
+
+// What a shell's line writes to its standard output.
+inline ProgramOutput RunLine(const std::string& line) {
+  ProgramOutput output;
+  FILE* const pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) return output;
+  std::array<char, 4096> buffer{};
+  for (size_t n = 0; (n = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    output.text.append(buffer.data(), n);
+  }
+  output.status = pclose(pipe);
+  return output;
+}
+
+// Its standard error, too, and its status behind where that is not 0.
+inline std::string AllOutputOf(const std::string& line) {
+  ProgramOutput output = RunLine(line + " 2>&1");
+  if (output.status != 0) output.text += "status " + std::to_string(output.status) + "\n";
+  return output.text;
+}
+
+}  // namespace nccltune
+
+#endif  // NCCLTUNE_TESTS_PROGRAM_OUTPUT_H_
