@@ -92,9 +92,9 @@ Communicator::Communicator(std::string_view key, const Options& options)
 std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
                                                  const Options& options, std::string* why) {
   std::shared_ptr<Communicator> made(new Communicator(key, options));
-  made->api_ = cu::Open(why);
-  if (made->api_ == nullptr) return nullptr;
-  made->driver_ = CudaDriver::OfCurrent(*made->api_, why);
+  const cu::Api* const api = cu::Open(why);
+  if (api == nullptr) return nullptr;
+  made->driver_ = CudaDriver::OfCurrent(*api, why);
   if (made->driver_ == nullptr) return nullptr;
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
@@ -168,7 +168,7 @@ std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place)
   if (card.process == getpid()) {
     const auto context = reinterpret_cast<cu::Context>(card.context);
     kind = driver_->EnablePeer(context) ? Imports::Kind::kDirect : Imports::Kind::kNone;
-  } else if (!CanReach(*api_, driver_->uuid(), card.gpu)) {
+  } else if (!CanReach(driver_->api(), driver_->uuid(), card.gpu)) {
     kind = Imports::Kind::kNone;
   }
   if (kind == Imports::Kind::kNone) Info("no peer access to the GPU of " + who);
@@ -195,7 +195,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   const bool sends = role == Role::kSender;
   bool failed = false;
   const Segment::LanePlace lane =
-      segment_->Lane(*api_, sends ? place_ : peer->place, sends ? peer->place : place_, &failed);
+      segment_->Lane(*driver_, sends ? place_ : peer->place, sends ? peer->place : place_, &failed);
   if (lane.memory == nullptr) {
     // The peer has the same verdict, or none can go on.
     if (failed) {

@@ -116,7 +116,6 @@ class Communicator {
 
   const std::string key_;
   const Options options_;
-  const cu::Api* api_ = nullptr;
   std::unique_ptr<CudaDriver> driver_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;

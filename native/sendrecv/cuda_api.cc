@@ -61,6 +61,7 @@ Opened OpenOnce() {
   reader.Read("cuStreamDestroy_v2", &api.StreamDestroy);
   reader.Read("cuStreamQuery", &api.StreamQuery);
   reader.Read("cuStreamIsCapturing", &api.StreamIsCapturing);
+  reader.Read("cuThreadExchangeStreamCaptureMode", &api.ThreadExchangeStreamCaptureMode);
   reader.Read("cuStreamWaitEvent", &api.StreamWaitEvent);
   reader.Read("cuStreamWaitValue32_v2", &api.StreamWaitValue32);
   reader.Read("cuStreamWriteValue32_v2", &api.StreamWriteValue32);

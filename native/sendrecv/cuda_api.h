@@ -55,6 +55,7 @@ inline constexpr unsigned kIpcLazyPeerAccess = 1;   // CU_IPC_MEM_LAZY_ENABLE_PE
 inline constexpr unsigned kHostPortable = 1;        // CU_MEMHOSTREGISTER_PORTABLE
 inline constexpr unsigned kHostDeviceMap = 2;       // CU_MEMHOSTREGISTER_DEVICEMAP
 inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kCaptureRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED
 
 // CUdevice_attribute.
 inline constexpr int kUnifiedAddressing = 41;
@@ -97,6 +98,7 @@ struct Api {
   Result (*StreamDestroy)(Stream stream);
   Result (*StreamQuery)(Stream stream);
   Result (*StreamIsCapturing)(Stream stream, int* status);
+  Result (*ThreadExchangeStreamCaptureMode)(int* mode);
   Result (*StreamWaitEvent)(Stream stream, Event event, unsigned flags);
   Result (*StreamWaitValue32)(Stream stream, Pointer address, uint32_t value, unsigned flags);
   Result (*StreamWriteValue32)(Stream stream, Pointer address, uint32_t value, unsigned flags);

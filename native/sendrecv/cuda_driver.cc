@@ -34,6 +34,7 @@ std::string Lacks(const cu::Api& api, cu::Device device) {
 }  // namespace
 
 InContext::InContext(const cu::Api& api, cu::Context context) : api_(api) {
+  api_.ThreadExchangeStreamCaptureMode(&mode_);
   cu::Context current = nullptr;
   if (api_.CtxGetCurrent(&current) == cu::kSuccess && current == context) return;
   pushed_ = api_.CtxPushCurrent(context) == cu::kSuccess;
@@ -42,6 +43,7 @@ InContext::InContext(const cu::Api& api, cu::Context context) : api_(api) {
 InContext::~InContext() {
   cu::Context popped = nullptr;
   if (pushed_) api_.CtxPopCurrent(&popped);
+  api_.ThreadExchangeStreamCaptureMode(&mode_);
 }
 
 cu::Context PrimaryContext(const cu::Api& api, int device) {
@@ -223,13 +225,16 @@ bool CudaDriver::EnablePeer(cu::Context peer) const {
   return result == cu::kSuccess || result == cu::kPeerAccessEnabled;
 }
 
-Pinned::Pinned(const cu::Api& api, void* memory, size_t bytes) : api_(api) {
+Pinned::Pinned(const CudaDriver& driver, void* memory, size_t bytes)
+    : api_(driver.api()), context_(driver.context()) {
+  const InContext in(api_, context_);
   const cu::Result result =
       api_.MemHostRegister(memory, bytes, cu::kHostPortable | cu::kHostDeviceMap);
   if (result == cu::kSuccess) memory_ = memory;
 }
 
 Pinned::~Pinned() {
+  const InContext in(api_, context_);
   if (memory_ != nullptr) api_.MemHostUnregister(memory_);
 }
 

@@ -15,7 +15,8 @@
 
 namespace nccltune::sendrecv {
 
-// Makes a context the current one of the thread as long as it lives.
+// Makes a context the current one of the thread as long as it lives, in which a capture somewhere
+// forbids nothing: what is done here is no part of it, and would end it otherwise.
 class InContext {
  public:
   InContext(const cu::Api& api, cu::Context context);
@@ -26,6 +27,7 @@ class InContext {
  private:
   const cu::Api& api_;
   bool pushed_ = false;
+  int mode_ = cu::kCaptureRelaxed;
 };
 
 // The one of CUDA's runtime, kept for good. Null: there is none.
@@ -101,7 +103,7 @@ class CudaDriver final : public Driver {
 class Pinned {
  public:
   // False in the end: CUDA refused.
-  Pinned(const cu::Api& api, void* memory, size_t bytes);
+  Pinned(const CudaDriver& driver, void* memory, size_t bytes);
   ~Pinned();
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
@@ -109,6 +111,7 @@ class Pinned {
 
  private:
   const cu::Api& api_;
+  cu::Context context_;
   void* memory_ = nullptr;
 };
 

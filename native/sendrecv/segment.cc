@@ -182,7 +182,7 @@ bool Segment::Lives(size_t place) {
   return fcntl(file_, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-Segment::LanePlace Segment::Lane(const cu::Api& api, size_t from, size_t to, bool* failed) {
+Segment::LanePlace Segment::Lane(const CudaDriver& driver, size_t from, size_t to, bool* failed) {
   const size_t number = from * kMostLocal + to;
   const std::scoped_lock lock(mutex_);
   std::unique_ptr<Mapped>& mapped = lanes_[number];
@@ -194,7 +194,7 @@ Segment::LanePlace Segment::Lane(const cu::Api& api, size_t from, size_t to, boo
   std::string why;
   bool well = made->memory != nullptr && Fill(kHead + number * kLane, kLane, &why);
   if (well) {
-    made->pinned = std::make_unique<Pinned>(api, made->memory, kLane);
+    made->pinned = std::make_unique<Pinned>(driver, made->memory, kLane);
     well = static_cast<bool>(*made->pinned);
   }
   // Who is first decides for both.

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "sendrecv/cuda_api.h"
+#include "sendrecv/cuda_driver.h"
 #include "sendrecv/lane.h"
 #include "sendrecv/verify.h"
 
@@ -98,7 +98,7 @@ class Segment {
   };
   // From one place to another; null: there is no memory for it, which both sides find alike unless
   // it `failed` here alone.
-  LanePlace Lane(const cu::Api& api, size_t from, size_t to, bool* failed);
+  LanePlace Lane(const CudaDriver& driver, size_t from, size_t to, bool* failed);
 
   // Everybody has opened it, or whoever has not will not meet the others in it.
   void Unlink();

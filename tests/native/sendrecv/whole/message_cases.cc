@@ -3,8 +3,10 @@
 // Messages between two ranks or more in processes of their own.
 #include <sys/resource.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "sendrecv/whole/case.h"
 
@@ -198,8 +200,9 @@ TEST(Group, OfACollectiveAndMessagesInTwoStreams) {
 struct Graph {
   CUgraphExec exec = nullptr;
 
-  Graph(const Pair& pair, int rank, ncclComm_t comm, CUstream stream) {
-    EXPECT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
+  Graph(const Pair& pair, int rank, ncclComm_t comm, CUstream stream,
+        int mode = kCaptureThreadLocal) {
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream, mode), kCudaSuccess);
     EXPECT_EQ(rank == 0 ? Send(pair.from, pair.bytes, 1, comm, stream)
                         : Receive(pair.to, pair.bytes, 0, comm, stream),
               kNcclSuccess);
@@ -234,6 +237,46 @@ TEST(Capture, RunsThreeTimesAndMessagesGoOn) {
     }
     EXPECT_EQ(NativeSends() - before, rank == 0 ? 3U : 0U);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// The first message makes a lane, another one's memory comes in, events are asked: none of it may
+// end the capture, which forbids that to everybody else.
+TEST(Capture, OfAllThreadsGoesOnWhateverElseIsDone) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comms[] = {Init(two, 2, rank), Init(two, 2, rank)};
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    for (ncclComm_t comm : comms) {
+      if (comm == comms[1]) {
+        ASSERT_EQ(Exchange(pair, 0, rank, 1 - rank, comm, stream), kNcclSuccess);
+        two.Meet();
+      }
+      std::atomic<bool> over = false;
+      std::thread watchdog([&] {
+        while (!over.load()) {
+          ncclResult_t error = kNcclSuccess;
+          EXPECT_EQ(ncclCommGetAsyncError(comm, &error), kNcclSuccess);
+          EXPECT_EQ(error, kNcclSuccess);
+        }
+      });
+      const Graph graph(pair, rank, comm, stream, kCaptureGlobal);
+      over.store(true);
+      watchdog.join();
+      ASSERT_NE(graph.exec, nullptr);
+      const std::vector<uint8_t> bytes = Pattern(kBytes, 5);
+      if (rank == 0) {
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, bytes.data(), kBytes), kCudaSuccess);
+      }
+      ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
+      ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      if (rank == 1) {
+        EXPECT_EQ(Fetch(pair.to, kBytes), bytes);
+      }
+      two.Meet();
+    }
+    for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }
 

@@ -220,6 +220,7 @@ TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
 
 TEST(Whole, Captures) {
   for (const char* const name : {"Capture.RunsThreeTimesAndMessagesGoOn", "Capture.OnOneSideAlone",
+                                 "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
                                  "Capture.BehindADirectCallOfThePeerIsAnError"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
