@@ -134,16 +134,16 @@ class Run:
         if size > 1:
             self._common += ["--rendezvous", f"127.0.0.1:{self.port}"]
         self.ranks: list[Process] = []
-        self._start(size - absent)
+        self._start(size - absent, {})
 
-    def _start(self, until: int) -> None:
+    def _start(self, until: int, more: dict[str, str]) -> None:
         for rank in range(len(self.ranks), until):
             own = ["--rank", str(rank), "--size", str(self.size)] if self.size > 1 else []
-            self.ranks.append(Process([*self._common, *own], self._variables))
+            self.ranks.append(Process([*self._common, *own], self._variables | more))
 
-    def complete(self) -> None:
-        """Start those that are absent."""
-        self._start(self.size)
+    def complete(self, **variables: str) -> None:
+        """Start those that are absent; with variables that the others do not have."""
+        self._start(self.size, variables)
 
     @property
     def first(self) -> Process:

@@ -11,7 +11,7 @@ import pytest
 
 from nccltune.model.study import Study
 
-from .bench_runs import BENCH, FOUR_NODES, HELLO, QUIT, Answer, Process, Run, environment, measure
+from .bench_runs import BENCH, FOUR_NODES, HELLO, QUIT, Answer, Run, environment, measure
 
 TREE_LL = {"algorithm": "tree", "protocol": "ll"}
 RING_SIMPLE = {"algorithm": "ring", "protocol": "simple"}
@@ -120,12 +120,8 @@ def test_tuned_is_what_the_rules_decide(tmp_path: Path) -> None:
 def test_ranks_with_different_rules_get_stuck_as_under_nccl(tmp_path: Path) -> None:
     rules = tmp_path / "tuner.conf"
     rules.write_text("allreduce,0,100000,tree,ll,-1,4,4\n")
-    with Run(2) as run:
-        run.ranks[1].close()
-        arguments = [*map(str, run.ranks[1].popen.args)]  # type: ignore[arg-type]
-        token = Path(f"/proc/{run.first.popen.pid}/environ").read_bytes().split(b"\0")
-        shared = dict(pair.decode().split("=", 1) for pair in token if b"=" in pair)
-        run.ranks[1] = Process(arguments, shared | {"NCCLTUNE_CONFIG": str(rules)})
+    with Run(2, absent=1) as run:
+        run.complete(NCCLTUNE_CONFIG=str(rules))
         run.hello()
         run.first.send(measure(choices=["tuned"]))
         answers = run.first.rest()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of `nccltune launch --launcher kubernetes` share."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.launch.follow import Follower
+from nccltune.launch.job import Job
+from nccltune.launch.kubernetes.run import ClusterJob
+
+from .cluster import Cluster
+
+MAIN = "from nccltune.cli import main; main()"
+PROGRAM = Path(__file__).parents[1] / "launched_program.py"
+ROWS = 4
+
+
+def new_cluster(operator: str | None = None) -> Cluster:
+    """With two GPUs a node. A real MPI Operator takes the place of ours where one is named."""
+    real = os.environ.get("MPI_OPERATOR")
+    if operator is None and real:
+        return Cluster(real, Path(os.environ["MPI_OPERATOR_CRD"]), gpus=2)
+    return Cluster(operator or "ours", gpus=2)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Path:
+    (tmp_path / "places").mkdir()
+    return tmp_path / "places"
+
+
+def command_words(places: Path, study: Path, *more: str) -> list[str]:
+    return [
+        *("--launcher", "kubernetes", "--image", "nccl-tests", "--nodes", "2"),
+        *("--gpus-per-node", "2", "-x", f"PLACES={places}", "-o", str(study), "--json", *more),
+        *("--", "all_reduce_perf", "-b", "1K", "-e", "8K", "-f", "2"),
+    ]
+
+
+started: list["subprocess.Popen[str]"] = []
+
+
+@pytest.fixture
+def none_runs_on() -> Iterator[None]:
+    """What a failed test leaves running would disturb the next one; its words tell why."""
+    yield
+    while started:
+        process = started.pop()
+        if process.stdout and not process.stdout.closed:
+            process.kill()
+            sys.stderr.write("".join(process.communicate()))
+
+
+def start(cluster: Cluster, *words: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "launch", *words],
+        env=cluster.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    started.append(process)
+    return process
+
+
+def end(process: "subprocess.Popen[str]", limit_s: float = 120) -> tuple[int, Any, str]:
+    out, errors = process.communicate(timeout=limit_s)
+    return process.returncode, json.loads(out) if out.strip() else None, errors
+
+
+def run_to_its_end(cluster: Cluster, *words: str) -> tuple[int, Any, str]:
+    return end(start(cluster, *words))
+
+
+def wait_until(what: str, condition: Callable[[], bool], limit_s: float = 150) -> None:
+    until = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+def nothing_left(cluster: Cluster) -> None:
+    assert cluster.items("mpijobs") == []
+    assert cluster.pods() == []
+    assert cluster.processes() == []
+
+
+def rows(tmp_path: Path) -> list[str]:
+    outputs = (tmp_path / "study").glob("launch/*/output.txt")
+    return [line for path in outputs for line in path.read_text().splitlines() if " float " in line]
+
+
+def render(cluster: Cluster, places: Path, *more: str) -> str:
+    words = command_words(places, places / "unused", "--render", *more)
+    words.remove("--json")
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "launch", *words],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def job_of(
+    cluster: Cluster, folder: Path, told: list[str] | None = None, **more: float
+) -> ClusterJob:
+    job = Job(program=["all_reduce_perf"], nodes=2, gpus_per_node=2)
+    said = told if told is not None else []
+    output = folder / "output.txt"
+    environment = cluster.environment
+    return ClusterJob(job, output, Follower(), said.append, environment, poll_s=0.2, **more)
