@@ -21,19 +21,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from net_loopback import (
-    DEFAULT,
-    MIB,
-    Candidate,
-    built_in,
-    environment,
-    mpirun,
-    nccltune,
-    read_row,
-    run,
-    shown,
-    size_text,
-)
+from common import MIB, read_row, run, shown, size_text
+from net_loopback import DEFAULT, Candidate, built_in, environment, mpirun, nccltune
 
 SMALL = ("1K", "1M", 100, 20)
 LARGE = ("4M", "256M", 10, 5)

@@ -26,18 +26,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from net_loopback import (
-    Candidate,
+from common import (
     Row,
-    check_network,
     end_session,
-    environment,
     exit_on_term,
     machine,
-    mpirun,
-    nccltune,
     read_row,
-    said_by_nccl,
     save,
     session,
     shown,
@@ -45,6 +39,7 @@ from net_loopback import (
     tests_version,
     told,
 )
+from net_loopback import Candidate, check_network, environment, mpirun, nccltune, said_by_nccl
 
 STRANGERS = Path(__file__).with_name("net_strangers.py")
 # Not among those that the kernel gives to anybody, so that all of them are the plugin's.

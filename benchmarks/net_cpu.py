@@ -30,27 +30,29 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from net_loopback import (
-    DEFAULT,
-    Candidate,
+from common import (
     Row,
-    built_in,
     bytes_of,
-    check_network,
-    environment,
     exit_on_term,
     machine,
-    mpirun,
-    nccltune,
-    pair,
     read_row,
     run,
-    said_by_nccl,
     save,
     shown,
     size_text,
     tests_version,
     told,
+)
+from net_loopback import (
+    DEFAULT,
+    Candidate,
+    built_in,
+    check_network,
+    environment,
+    mpirun,
+    nccltune,
+    pair,
+    said_by_nccl,
 )
 
 WRAPPER = Path(__file__).with_name("net_cpu_rank.py")

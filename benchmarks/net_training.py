@@ -13,37 +13,25 @@ finite, and those of a step alike in all runs (--tolerance).
 """
 
 import argparse
-import contextlib
-import json
 import math
-import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common import exit_on_term, machine, run_ranks, save, shown, told
 from net_loopback import (
     DEFAULT,
-    GRACE_S,
     Candidate,
     built_in,
     check_network,
     environment,
-    exit_on_term,
     fast_socket,
-    machine,
     nccltune,
     pair,
     said_by_nccl,
-    save,
-    session,
-    shown,
-    told,
 )
 
 PROGRAM = Path(__file__).with_name("net_training_rank.py")
@@ -60,29 +48,16 @@ class Runs:
     said: dict[str, Any] = field(default_factory=dict)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def program(args: argparse.Namespace, report: Path) -> list[str]:
-    words = [sys.executable, str(args.program), "--report", str(report)]
+def program(args: argparse.Namespace) -> list[str]:
+    words = [sys.executable, str(args.program)]
     for name in MODEL:
         words += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
     words += ["--gradients", args.gradients, "--device", args.device, "--backend", args.backend]
     return [*words, "--seconds", str(int(args.deadline) + 1)]
 
 
-def of_rank(args: argparse.Namespace, candidate: Candidate, rank: int, port: int, log: Path) -> Any:
-    settings = environment(candidate, log) | {
-        "NCCL_HOSTID": f"node{rank}",
-        "RANK": str(rank),
-        "WORLD_SIZE": str(args.ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-    }
+def node(args: argparse.Namespace, candidate: Candidate, rank: int, log: Path) -> dict[str, str]:
+    settings = environment(candidate, log) | {"NCCL_HOSTID": f"node{rank}"}
     if args.nccl:
         # Wheels of PyTorch find theirs before LD_LIBRARY_PATH is looked at.
         settings["LD_PRELOAD"] = str(Path(args.nccl).resolve() / "libnccl.so.2")
@@ -91,41 +66,18 @@ def of_rank(args: argparse.Namespace, candidate: Candidate, rank: int, port: int
     return settings
 
 
-def all_ended(processes: list[subprocess.Popen[str]], seconds: float) -> bool:
-    """Waits for all; not on for long when one has failed, since the others would for ever."""
-    end = time.monotonic() + seconds
-    while (now := time.monotonic()) < end:
-        states = [process.poll() for process in processes]
-        if None not in states:
-            return not any(states)
-        if any(states):
-            end = min(end, now + GRACE_S)
-        time.sleep(0.05)
-    return False
-
-
 def call(args: argparse.Namespace, runs: Runs) -> None:
     """One run of one candidate."""
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        folder, port, processes = Path(name), free_port(), []
-        for rank in range(args.ranks):
-            output = stack.enter_context((folder / f"output.{rank}").open("w"))
-            pipes = {"stdout": output, "stderr": output, "stdin": subprocess.DEVNULL}
-            settings = of_rank(args, runs.candidate, rank, port, folder)
-            command = program(args, folder / f"report.{rank}")
-            processes.append(stack.enter_context(session(command, settings, **pipes)))
-        good = all_ended(processes, args.deadline)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        nodes = [node(args, runs.candidate, rank, folder) for rank in range(args.ranks)]
+        reports = run_ranks(folder, program(args), nodes, args.deadline)
         said = said_by_nccl(folder)
-        check_network(runs.candidate, said)
-        if not good:
-            outputs = [(folder / f"output.{rank}").read_text() for rank in range(args.ranks)]
-            states = [process.poll() for process in processes]
-            print(f"{runs.candidate.name}: failed, exit codes {states}", file=sys.stderr)
-            print(*(output[-600:] for output in outputs), sep="\n", file=sys.stderr)
-            print(*said["warnings"][-10:], sep="\n", file=sys.stderr)
-            runs.steps_per_s.append(None)
-            return
-        reports = [json.loads((folder / f"report.{r}").read_text()) for r in range(args.ranks)]
+    check_network(runs.candidate, said)
+    if reports is None:
+        print(f"{runs.candidate.name} was that", *said["warnings"][-10:], file=sys.stderr, sep="\n")
+        runs.steps_per_s.append(None)
+        return
     runs.said = said | {k: v for k, v in reports[0].items() if k not in ("losses", "steps_per_s")}
     runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
     runs.losses.append([report["losses"] for report in reports])

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of sendrecv_overlap.py. RANK and the like as torchrun sets them.
+
+Says in one JSON file what it measured, times in microseconds.
+"""
+
+import argparse
+import ctypes
+import itertools
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+WAIT_S = 2.0
+
+
+class Ring:
+    """Each rank sends to the next and receives from the one before, in one group."""
+
+    def __init__(self, size: int) -> None:
+        rank, ranks = distributed.get_rank(), distributed.get_world_size()
+        self.next, self.before = (rank + 1) % ranks, (rank - 1) % ranks
+        words = size // 4
+        self.out = torch.arange(words, dtype=torch.int32, device="cuda") * (rank + 1)
+        self.into = torch.empty(words, dtype=torch.int32, device="cuda")
+        self.right = torch.arange(words, dtype=torch.int32, device="cuda") * (self.before + 1)
+
+    def exchange(self) -> None:
+        """In the order of the current stream."""
+        operations = [
+            distributed.P2POp(distributed.isend, self.out, self.next),
+            distributed.P2POp(distributed.irecv, self.into, self.before),
+        ]
+        for work in distributed.batch_isend_irecv(operations):
+            work.wait()
+
+    def check(self) -> None:
+        torch.cuda.synchronize()
+        if not torch.equal(self.into, self.right):
+            raise SystemExit("wrong bytes")
+        self.into.zero_()
+        torch.cuda.synchronize()
+
+
+class Product:
+    def __init__(self, size: int) -> None:
+        draw = {"dtype": torch.bfloat16, "device": "cuda"}
+        self.a, self.b = torch.randn(size, size, **draw), torch.randn(size, size, **draw)
+        self.c = torch.empty(size, size, **draw)
+
+    def multiply(self) -> None:
+        torch.mm(self.a, self.b, out=self.c)
+
+
+class Timeline:
+    """What one stream does, and when each of it was over."""
+
+    def __init__(self, what: Any, priority: int = 0) -> None:
+        self.what, self.stream, self.events = what, torch.cuda.Stream(priority=priority), []
+
+    def mark(self) -> None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.stream)
+        self.events.append(event)
+
+    def add(self) -> None:
+        with torch.cuda.stream(self.stream):
+            self.what()
+        self.mark()
+
+    def steps(self, base: Any) -> list[tuple[float, float]]:
+        """Begin and end of each, in microseconds."""
+        at = [base.elapsed_time(event) * 1e3 for event in self.events]
+        return list(itertools.pairwise(at))
+
+
+def timed(args: argparse.Namespace, parts: list[tuple[Any, int]]) -> list[list[float]]:
+    """Microseconds of each of the parts while all of them run, each in a stream of its own; as many
+    of each are enqueued as are said, evenly."""
+    distributed.barrier()
+    torch.cuda.synchronize()
+    lines = [Timeline(what) for what, _ in parts]
+    base = torch.cuda.Event(enable_timing=True)
+    base.record()
+    for line in lines:
+        line.stream.wait_event(base)
+        line.mark()
+    most = max(times for _, times in parts)
+    for turn in range(most):
+        for line, (_, times) in zip(lines, parts, strict=True):
+            if (turn + 1) * times // most > turn * times // most:
+                line.add()
+    torch.cuda.synchronize()
+    steps = [line.steps(base) for line in lines]
+    # The first of each begin while the others are still enqueued.
+    begin = max(each[args.skip][0] for each in steps)
+    end = min(each[-1][1] for each in steps)
+    return [[b - a for a, b in each if a >= begin and b <= end] for each in steps]
+
+
+def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str, Any]:
+    """Medians alone and together, one of each a repetition."""
+    many = args.exchanges
+    alone = statistics.median(timed(args, [(ring.exchange, many)])[0])
+    single = statistics.median(timed(args, [(product.multiply, args.products)])[0])
+    # As many products as take as long.
+    products = max(args.skip + 3, round(many * alone / single))
+    names = ("product_alone", "exchange_alone", "product_together", "exchange_together")
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(args.repetitions):
+        together = timed(args, [(product.multiply, products), (ring.exchange, many)])
+        whole = [timed(args, [(product.multiply, products)])[0]]
+        whole += [timed(args, [(ring.exchange, many)])[0], *together]
+        for name, values in zip(names, whole, strict=True):
+            found[name].append(statistics.median(values) if values else float("nan"))
+    ring.check()
+    return {"us": found, "products": products}
+
+
+def fill(args: argparse.Namespace, ring: Ring) -> dict[str, Any]:
+    """Whether exchanges end while a kernel keeps every SM."""
+    library = ctypes.CDLL(args.fill)
+    go = torch.zeros(1, dtype=torch.int32).pin_memory()
+    kernel, stream = torch.cuda.Stream(), torch.cuda.Stream()
+    distributed.barrier()
+    torch.cuda.synchronize()
+    pointer, handle = ctypes.c_void_p(go.data_ptr()), ctypes.c_void_p(kernel.cuda_stream)
+    if library.fill(pointer, handle) != 0:
+        raise SystemExit("the kernel could not be started")
+    started = time.perf_counter()
+    over = torch.cuda.Event()
+    with torch.cuda.stream(stream):
+        for _ in range(args.fill_exchanges):
+            ring.exchange()
+        over.record()
+    while not over.query() and time.perf_counter() - started < WAIT_S:
+        time.sleep(1e-4)
+    ended, seconds = over.query(), time.perf_counter() - started
+    running = not kernel.query()
+    go[0] = 1
+    torch.cuda.synchronize()
+    ring.check()
+    return {"ended": ended, "kernel_still_ran": running, "seconds": seconds}
+
+
+def kernels(ring: Ring) -> list[str]:
+    """What the profiler sees on the GPU during exchanges."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(5):
+            ring.exchange()
+        torch.cuda.synchronize()
+    return sorted({event.key for event in seen.key_averages()})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--product", type=int, required=True)
+    parser.add_argument("--exchanges", type=int, required=True)
+    parser.add_argument("--products", type=int, required=True)
+    parser.add_argument("--repetitions", type=int, required=True)
+    parser.add_argument("--skip", type=int, default=3)
+    parser.add_argument("--fill", help="the library of sendrecv_fill.cu")
+    parser.add_argument("--fill-exchanges", type=int, default=20)
+    parser.add_argument("--report", type=Path, required=True)
+    args = parser.parse_args()
+
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    distributed.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    ring, product = Ring(args.bytes), Product(args.product)
+    for _ in range(10):
+        ring.exchange()
+        product.multiply()
+    ring.check()
+    said = overlap(args, ring, product)
+    if args.fill:
+        said["fill"] = fill(args, ring)
+    said["kernels"] = kernels(ring)
+    said["torch"] = torch.__version__
+    said["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    args.report.write_text(json.dumps(said))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

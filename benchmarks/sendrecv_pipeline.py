@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training steps a second of a PyTorch pipeline (interleaved 1F1B): native NCCL, and copy engines.
+
+python benchmarks/sendrecv_pipeline.py --library libnccltune-sendrecv.so \\
+    [--candidate NAME:VARIABLE=VALUE,...]... [--gpus 4] [--virtual 2] [--microbatch 4] \\
+    [--rounds 5] [--nccl DIR] [--json FILE]
+
+Needs GPUs and PyTorch. A transformer cut into stages, some on each GPU in turn, trained by
+torch.distributed.pipelining as it comes; what goes from stage to stage is microbatch x length x
+hidden bf16 numbers. A round runs all candidates in turn, each in processes of its own; shown is the
+median (min - max) of the rounds. Losses must be the same in all runs, bit for bit.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common import MIB, exit_on_term, machine, run_ranks, save, shown, told
+from sendrecv_candidates import Candidate, candidate_options, candidates, environment
+
+PROGRAM = Path(__file__).with_name("sendrecv_pipeline_rank.py")
+MODEL = {
+    "hidden": 2048,
+    "heads": 16,
+    "layers": 1,
+    "length": 4096,
+    "microbatch": 4,
+    "microbatches": 16,
+    "virtual": 2,
+    "steps": 20,
+    "warm-up": 5,
+}
+SECONDS = 200
+
+
+@dataclass
+class Runs:
+    """Of one candidate, by round: steps a second of the slowest rank, losses of the last one."""
+
+    candidate: Candidate
+    steps_per_s: list[float] = field(default_factory=list)
+    losses: list[list[float]] = field(default_factory=list)
+    said: dict[str, Any] = field(default_factory=dict)
+
+
+def call(args: argparse.Namespace, runs: Runs) -> None:
+    words = [sys.executable, str(PROGRAM), "--device", args.device]
+    for name in MODEL:
+        words += [f"--{name}", str(getattr(args, name.replace("-", "_")))]
+    settings = environment(args, runs.candidate)
+    # Deterministic products, which PyTorch asks for.
+    settings["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    with tempfile.TemporaryDirectory() as folder:
+        reports = run_ranks(Path(folder), words, [settings] * args.gpus, SECONDS)
+    if reports is None:
+        sys.exit(f"error: {runs.candidate.name} failed")
+    runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
+    runs.losses.append(reports[-1]["losses"])
+    runs.said = {name: reports[0][name] for name in ("torch", "nccl")}
+    runs.said["parameters"] = sum(report["parameters"] for report in reports)
+
+
+def table(all_runs: list[Runs]) -> str:
+    first = all_runs[0]
+    lines = ["| | steps a second | against native | losses |", "| --- | --- | --- | --- |"]
+    for runs in all_runs:
+        against = statistics.median(runs.steps_per_s) / statistics.median(first.steps_per_s)
+        same = all(losses == first.losses[0] for losses in runs.losses)
+        lines.append(
+            f"| {runs.candidate.name} | {shown(runs.steps_per_s)} | {against:.3f}x "
+            f"| {'the same' if same else '**OTHERS**'} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    candidate_options(parser)
+    parser.add_argument("--gpus", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    for name, value in MODEL.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    exit_on_term()
+
+    model = {name: getattr(args, name.replace("-", "_")) for name in MODEL}
+    facts, all_runs = machine(), [Runs(candidate) for candidate in candidates(args)]
+    for number in range(args.rounds):
+        for runs in all_runs:
+            call(args, runs)
+            last = runs.steps_per_s[-1]
+            print(f"round {number + 1}, {runs.candidate.name}: {last:.4g} steps/s", file=sys.stderr)
+        rows = [
+            {
+                "name": runs.candidate.name,
+                "settings": runs.candidate.settings,
+                "steps_per_s": runs.steps_per_s,
+                "losses": runs.losses,
+            }
+            for runs in all_runs
+        ]
+        save(args.json, {"machine": facts, "model": model, "candidates": rows})
+    print(told(facts | all_runs[0].said), end="\n\n")
+    sent = args.microbatch * args.length * args.hidden * 2 / MIB
+    print(f"n = {args.rounds} rounds, {args.gpus} GPUs, messages of {sent:.4g} MiB: {model}\n")
+    print(table(all_runs))
+    alike = all(losses == all_runs[0].losses[0] for runs in all_runs for losses in runs.losses)
+    sys.exit(0 if alike and all_runs[0].losses[0] else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of sendrecv_pipeline.py: some stages of a transformer, as PyTorch has it.
+
+RANK and the like as torchrun sets them. Says in one JSON file what it measured. Data and weights
+are random, the same in every run, and everything computed is deterministic.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+
+
+class Block(nn.Module):
+    """Attention and two linear layers, each behind a norm and added to what came in."""
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(hidden), nn.LayerNorm(hidden)
+        self.ask, self.answer = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.wide, self.narrow = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, states: Any) -> Any:
+        batch, length, hidden = states.shape
+        asked = self.ask(self.before(states)).view(batch, length, 3, self.heads, -1)
+        query, key, value = asked.permute(2, 0, 3, 1, 4)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        states = states + self.answer(seen.transpose(1, 2).reshape(batch, length, hidden))
+        return states + self.narrow(nn.functional.gelu(self.wide(self.between(states))))
+
+
+def stages(args: argparse.Namespace, device: Any) -> tuple[list[Any], list[Any]]:
+    """This rank's stages, and their modules."""
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    modules, made = [], []
+    for index in range(rank, ranks * args.virtual, ranks):
+        torch.manual_seed(1000 + index)
+        with torch.device(device):
+            module = nn.Sequential(*(Block(args.hidden, args.heads) for _ in range(args.layers)))
+        modules.append(module.to(torch.bfloat16))
+        made.append(PipelineStage(modules[-1], index, ranks * args.virtual, device))
+    return made, modules
+
+
+def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
+    rank, ranks = distributed.get_rank(), distributed.get_world_size()
+    made, modules = stages(args, device)
+    schedule = ScheduleInterleaved1F1B(made, args.microbatches, loss_fn=nn.functional.mse_loss)
+    parameters = [each for module in modules for each in module.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=device.type == "cuda")
+    torch.manual_seed(7)
+    shape = (args.microbatches * args.microbatch, args.length, args.hidden)
+    batch = torch.randn(shape, device=device, dtype=torch.bfloat16)
+    target = torch.randn(shape, device=device, dtype=torch.bfloat16)
+    losses: list[Any] = []
+    start = 0.0
+    for step in range(args.warm_up + args.steps):
+        if step == args.warm_up:
+            wait(device)
+            start = time.perf_counter()
+        of_step: list[Any] = []
+        if rank == 0:
+            schedule.step(batch)
+        elif rank == ranks - 1:
+            schedule.step(target=target, losses=of_step)
+        else:
+            schedule.step()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses += [loss.detach() for loss in of_step]
+    wait(device)
+    seconds = time.perf_counter() - start
+    return {
+        "steps_per_s": args.steps / seconds,
+        "losses": torch.stack(losses).tolist() if losses else [],
+        "parameters": sum(each.numel() for each in parameters),
+        "torch": torch.__version__,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None,
+    }
+
+
+def wait(device: Any) -> None:
+    """Until all ranks have done what they were given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    distributed.barrier()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names = ("hidden", "heads", "layers", "length", "microbatch", "microbatches", "virtual")
+    for name in (*names, "steps", "warm-up"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--device", choices=["cuda", "cpu"], required=True)
+    parser.add_argument("--report", type=Path, required=True)
+    args = parser.parse_args()
+
+    torch.use_deterministic_algorithms(True)
+    if args.device == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+        distributed.init_process_group("nccl", device_id=device)
+    else:
+        device = torch.device("cpu")
+        distributed.init_process_group("gloo")
+    args.report.write_text(json.dumps(train(args, device)))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
