@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random programs of sends and receives by copy engines, on the GPUs of one machine.
+
+    python tests/gpu/sendrecv_on_gpus.py --programs .../sendrecv_programs \
+        --library libnccltune-sendrecv.so [--operations 1000000] [--kills 100] [--nccl DIR] \
+        [--side-by-side 8] [-o results.json]
+
+Needs NCCL and GPUs; ranks are spread over those in sight. Programs are those of
+tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
+in two communicators and two streams, every byte checked; some with memory mapped by hand
+(`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
+receives are done. Then one rank at a time is killed in as many programs of their own: all others
+must return an error within half a minute. What is wrong ends it with exit code 1 and the words of
+the program, whose seed is named.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COUNT = re.compile(r"process \d+: (.+): (\d+) messages, (\d+) bytes")
+TOLD = re.compile(r"well: all learned of the end of rank \d+ in ([\d.]+) s")
+MESSAGES = 20
+SECONDS = 300
+KILL_ROUNDS = 200
+"""More than are over when the kill comes."""
+
+
+@dataclass
+class Sum:
+    """Of all programs so far."""
+
+    messages: collections.Counter[str] = field(default_factory=collections.Counter)
+    sizes: collections.Counter[str] = field(default_factory=collections.Counter)
+    programs: int = 0
+    told_s: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def operations(self) -> int:
+        return sum(self.messages.values())
+
+
+def environment(args: argparse.Namespace, stats: Path) -> dict[str, str]:
+    ours = {
+        "LD_PRELOAD": str(args.library.resolve()),
+        "NCCLTUNE_SENDRECV": "1",
+        # As small as may be, so that many messages are for copy engines.
+        "NCCLTUNE_SENDRECV_FROM": "256K",
+        "NCCLTUNE_SENDRECV_EAGER": "1M",
+        "NCCLTUNE_SENDRECV_STATS": str(stats),
+    }
+    if args.native:
+        ours = {}
+    folders = [*args.nccl, os.environ.get("LD_LIBRARY_PATH", "")]
+    return os.environ | ours | {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+
+
+def run(
+    args: argparse.Namespace, seed: int, how: tuple[str, str], total: Sum, lock: threading.Lock
+) -> None:
+    """One program to its end; what it said is added."""
+    rounds = KILL_ROUNDS if "kill" in how else args.rounds
+    ranks = 2 + seed % (args.ranks - 1)
+    largest = (3 << 20) if seed % 4 == 0 else (1 << 20)
+    words = [str(args.programs), str(seed), str(rounds), str(MESSAGES), str(ranks), "plain"]
+    with tempfile.TemporaryDirectory() as folder:
+        stats = Path(folder) / "stats"
+        try:
+            done = subprocess.run(
+                [*words, str(largest), how[0], "0", how[1]],
+                env=environment(args, stats),
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+            status, said = done.returncode, done.stdout + done.stderr
+        except subprocess.TimeoutExpired as late:
+            status, said = None, f"not over after {SECONDS} s: {late.stdout!r} {late.stderr!r}"
+        counts = COUNT.findall(stats.read_text() if stats.exists() else "")
+    with lock:
+        total.programs += 1
+        for name, messages, size in counts:
+            total.messages[name] += int(messages)
+            total.sizes[name] += int(size)
+        if args.native:
+            total.messages["NCCL"] += rounds * MESSAGES * 2
+        if told := TOLD.search(said):
+            total.told_s.append(float(told[1]))
+        if status != 0 or "well" not in said:
+            total.wrong.append(f"seed {seed} {' '.join(how)}: exit {status}\n{said[-3000:]}")
+
+
+def until_done(args: argparse.Namespace, total: Sum) -> None:
+    """Programs side by side, until there were operations enough, something is wrong, or the time
+    is over."""
+    lock, end = threading.Lock(), time.monotonic() + args.seconds
+    with concurrent.futures.ThreadPoolExecutor(args.side_by_side) as pool:
+
+        def one_after_the_other(place: int) -> None:
+            seed = args.seed + place
+            while total.operations < args.operations and not total.wrong:
+                if time.monotonic() > end:
+                    return
+                run(args, seed, ("all", "mapped" if seed % 3 == 0 else "allocated"), total, lock)
+                seed += args.side_by_side
+
+        list(pool.map(one_after_the_other, range(args.side_by_side)))
+
+
+def kills(args: argparse.Namespace, total: Sum) -> None:
+    lock = threading.Lock()
+    with concurrent.futures.ThreadPoolExecutor(args.side_by_side) as pool:
+
+        def one(seed: int) -> None:
+            if not total.wrong:
+                run(args, seed, ("kill", "allocated"), total, lock)
+
+        list(pool.map(one, range(args.seed, args.seed + args.kills)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--programs", type=Path, required=True)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--nccl", action="append", default=[], help="folder of a libnccl.so.2")
+    parser.add_argument("--native", action="store_true", help="without the library")
+    parser.add_argument("--operations", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--ranks", type=int, default=4, help="at most in one program")
+    parser.add_argument("--rounds", type=int, default=200, help="of one program")
+    parser.add_argument("--side-by-side", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=500)
+    parser.add_argument("-o", "--output", type=Path)
+    args = parser.parse_args()
+
+    began, total, killed = time.monotonic(), Sum(), Sum()
+    until_done(args, total)
+    seconds = time.monotonic() - began
+    print(f"{total.operations} operations in {total.programs} programs, {seconds:.0f} s")
+    for name, messages in sorted(total.messages.items()):
+        print(f"  {name}: {messages} messages, {total.sizes[name] / 1e9:.4g} GB")
+    if args.kills and not total.wrong:
+        kills(args, killed)
+        slowest = max(killed.told_s, default=0.0)
+        print(f"{len(killed.told_s)} ranks killed, all others told within {slowest:.1f} s")
+    wrong = [*total.wrong, *killed.wrong]
+    print(*wrong, sep="\n", file=sys.stderr)
+    if args.output:
+        result = {
+            "operations": total.operations,
+            "messages": total.messages,
+            "bytes": total.sizes,
+            "programs": total.programs,
+            "seconds": seconds,
+            "told_s": killed.told_s,
+            "wrong": wrong,
+        }
+        args.output.write_text(json.dumps(result, indent=1))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
