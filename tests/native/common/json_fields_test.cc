@@ -34,7 +34,7 @@ Taken TakeAll(const Value& value) {
   return taken;
 }
 
-std::string Problem(std::string_view text) { return TakeAll(Read(text)).problem; }
+std::string ProblemOf(std::string_view text) { return TakeAll(Read(text)).problem; }
 
 TEST(JsonFields, TakesWhatIsThereAndLeavesTheRest) {
   const Value value = Read(R"({"name":"x","count":9,"flag":true,"rest":[1]})");
@@ -54,16 +54,16 @@ TEST(JsonFields, TakesWhatIsThereAndLeavesTheRest) {
 }
 
 TEST(JsonFields, NamesTheMemberThatIsWrong) {
-  EXPECT_EQ(Problem("{}"), "'name' is missing");
-  EXPECT_EQ(Problem("[]"), "expected an object, not an array");
-  EXPECT_EQ(Problem(R"({"name":1})"), "'name' must be a string, not an integer");
-  EXPECT_EQ(Problem(R"({"name":"x","count":10})"), "'count' must be from 0 to 9");
-  EXPECT_EQ(Problem(R"({"name":"x","count":-1})"), "'count' must be from 0 to 9");
-  EXPECT_EQ(Problem(R"({"name":"x","count":1.5})"), "'count' must be an integer, not a number");
-  EXPECT_EQ(Problem(R"({"name":"x","flag":0})"), "'flag' must be a boolean, not an integer");
-  EXPECT_EQ(Problem(R"({"name":"x","cuont":1})"),
+  EXPECT_EQ(ProblemOf("{}"), "'name' is missing");
+  EXPECT_EQ(ProblemOf("[]"), "expected an object, not an array");
+  EXPECT_EQ(ProblemOf(R"({"name":1})"), "'name' must be a string, not an integer");
+  EXPECT_EQ(ProblemOf(R"({"name":"x","count":10})"), "'count' must be from 0 to 9");
+  EXPECT_EQ(ProblemOf(R"({"name":"x","count":-1})"), "'count' must be from 0 to 9");
+  EXPECT_EQ(ProblemOf(R"({"name":"x","count":1.5})"), "'count' must be an integer, not a number");
+  EXPECT_EQ(ProblemOf(R"({"name":"x","flag":0})"), "'flag' must be a boolean, not an integer");
+  EXPECT_EQ(ProblemOf(R"({"name":"x","cuont":1})"),
             "'cuont' is not known here; valid: name count flag rest");
-  EXPECT_EQ(Problem(R"({"count":"x","name":2})"), "'name' must be a string, not an integer");
+  EXPECT_EQ(ProblemOf(R"({"count":"x","name":2})"), "'name' must be a string, not an integer");
 }
 
 }  // namespace

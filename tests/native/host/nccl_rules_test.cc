@@ -6,7 +6,7 @@
 namespace nccltune::host {
 namespace {
 
-const NcclRules& Rules(int minor) {
+const NcclRules& ExactRules(int minor) {
   bool exact = false;
   const NcclRules* rules = RulesFor({2, minor, 3}, &exact);
   EXPECT_NE(rules, nullptr) << minor;
@@ -17,14 +17,14 @@ const NcclRules& Rules(int minor) {
 TEST(NcclRules, KnowWhichInterfaceIsNative) {
   const int native[] = {2, 3, 3, 4, 4, 4, 4, 5, 5, 6, 6, 7};  // 2.21 to 2.32
   for (int minor = 21; minor <= 32; ++minor) {
-    EXPECT_EQ(Rules(minor).native_interface, native[minor - 21]) << minor;
-    EXPECT_EQ(Rules(minor).algorithms, minor < 23 ? 6 : 7) << minor;
+    EXPECT_EQ(ExactRules(minor).native_interface, native[minor - 21]) << minor;
+    EXPECT_EQ(ExactRules(minor).algorithms, minor < 23 ? 6 : 7) << minor;
   }
 }
 
 TEST(NcclRules, KnowWhenBehaviourChanged) {
   for (int minor = 21; minor <= 32; ++minor) {
-    const NcclRules& rules = Rules(minor);
+    const NcclRules& rules = ExactRules(minor);
     EXPECT_EQ(rules.channels, minor < 31 ? ChannelRule::kReplaces : ChannelRule::kCaps);
     EXPECT_EQ(rules.constants, minor < 28   ? ConstantsRule::kNone
                                : minor < 31 ? ConstantsRule::kDefaultsKept

@@ -9,7 +9,7 @@
 namespace nccltune::host {
 namespace {
 
-const NcclRules& Rules(int minor) {
+const NcclRules& RulesOf(int minor) {
   bool exact = false;
   return *RulesFor({2, minor, 0}, &exact);
 }
@@ -17,7 +17,7 @@ const NcclRules& Rules(int minor) {
 std::string Problem(std::string_view line, int minor = 28) {
   Command command;
   std::string error;
-  return ParseCommand(line, Rules(minor), &command, &error) ? "no error" : error;
+  return ParseCommand(line, RulesOf(minor), &command, &error) ? "no error" : error;
 }
 
 TEST(Protocol, ReadsADecideRequest) {
@@ -27,7 +27,7 @@ TEST(Protocol, ReadsADecideRequest) {
       R"({"op":"decide","collective":"reducescatter","bytes":9223372036854775807,"pipe_ops":4,)"
       R"("registered":true,"chunk_bytes":65536,"costs":{"tree/ll":12.5,"ring/simple":7,)"
       R"("ring/ll":null,"nvls/simple":-1},"log":true})",
-      Rules(28), &command, &error))
+      RulesOf(28), &command, &error))
       << error;
   EXPECT_EQ(command.kind, Command::Kind::kDecide);
   EXPECT_TRUE(command.want_log);
@@ -47,13 +47,13 @@ TEST(Protocol, ReadsADecideRequest) {
 TEST(Protocol, NeedsLittle) {
   Command command;
   std::string error;
-  ASSERT_TRUE(ParseCommand(R"({"op":"decide","collective":"allreduce","bytes":0})", Rules(28),
+  ASSERT_TRUE(ParseCommand(R"({"op":"decide","collective":"allreduce","bytes":0})", RulesOf(28),
                            &command, &error));
   EXPECT_EQ(command.request.pipe_ops, 1);
   EXPECT_FALSE(command.request.registered);
   EXPECT_FALSE(command.request.costs.has_value());
   EXPECT_FALSE(command.want_log);
-  ASSERT_TRUE(ParseCommand(R"({"op":"quit"})", Rules(28), &command, &error));
+  ASSERT_TRUE(ParseCommand(R"({"op":"quit"})", RulesOf(28), &command, &error));
   EXPECT_EQ(command.kind, Command::Kind::kQuit);
 }
 

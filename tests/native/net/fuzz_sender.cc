@@ -28,7 +28,7 @@ namespace nccltune::net {
 namespace {
 
 constexpr size_t kFlows = 3;  // with the express flow
-constexpr size_t kMostSteps = 80;
+constexpr size_t kMostSenderSteps = 80;
 
 // Where all cases are dialled.
 Socket& Listening() {
@@ -46,9 +46,9 @@ Socket& Listening() {
   return *listening;
 }
 
-class Case {
+class SenderCase {
  public:
-  explicit Case(std::span<const uint8_t> bytes) : in_(bytes), flows_(kFlows) {
+  explicit SenderCase(std::span<const uint8_t> bytes) : in_(bytes), flows_(kFlows) {
     std::array<std::byte, kHandleBytes> handle{};
     Invitation invitation;
     for (std::byte& byte : invitation.token.bytes) byte = std::byte{in_.Byte()};
@@ -66,7 +66,7 @@ class Case {
 
   void Run() {
     if (in_.Chance()) WarmUp();
-    for (size_t step = 0; step < kMostSteps && !in_.empty(); ++step) Step();
+    for (size_t step = 0; step < kMostSenderSteps && !in_.empty(); ++step) Step();
     PumpAll();
     Require(tainted_ || sent_.empty(), "what a peer has read is complete");
     Require(tainted_ || AllArrived(), "a message that is complete arrives");
@@ -298,6 +298,6 @@ class Case {
 
 }  // namespace
 
-void FuzzSender(std::span<const uint8_t> bytes) { Case(bytes).Run(); }
+void FuzzSender(std::span<const uint8_t> bytes) { SenderCase(bytes).Run(); }
 
 }  // namespace nccltune::net

@@ -13,7 +13,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kLongest = 1 << 20;
 
 struct Pair {
   std::unique_ptr<LaneMemory> memory = std::make_unique<LaneMemory>();
@@ -38,27 +38,27 @@ TEST(Lane, AWordKeepsWhatItIsMadeOf) {
 
 TEST(Lane, TheFirstDecidesAndTheSecondFollows) {
   Pair pair;
-  const Arrived first = pair.receiver.Arrive(kMiB, 7, 512, Verdict::kPush);
+  const Arrived first = pair.receiver.Arrive(kLongest, 7, 512, Verdict::kPush);
   EXPECT_TRUE(first.first);
   EXPECT_EQ(first.number, 1U);
   EXPECT_TRUE(pair.sender.Told());
-  const Arrived second = pair.sender.Arrive(kMiB, 8, 0, Verdict::kNative);
+  const Arrived second = pair.sender.Arrive(kLongest, 8, 0, Verdict::kNative);
   EXPECT_FALSE(second.first);
   EXPECT_EQ(second.number, 1U);
   EXPECT_EQ(second.verdict, Verdict::kPush);
   EXPECT_EQ(second.theirs.allocation, 7U);
   EXPECT_EQ(second.theirs.offset, 512U);
-  EXPECT_EQ(second.theirs.bytes, kMiB);
+  EXPECT_EQ(second.theirs.bytes, kLongest);
 }
 
 TEST(Lane, IsReadyOnceTheReceiversStreamIsThere) {
   Pair pair;
   EXPECT_FALSE(pair.sender.Ready());
-  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
+  pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush);
   EXPECT_FALSE(pair.sender.Ready());
   pair.memory->Of(1).ready = FlagValue(1);
   EXPECT_TRUE(pair.sender.Ready());
-  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_FALSE(pair.sender.Ready()) << "of the next one nothing is known";
 }
 
@@ -67,8 +67,8 @@ TEST(Lane, CountsWhatIsTooSmallForASlot) {
   pair.sender.Pass();
   pair.sender.Pass();
   pair.receiver.Pass();
-  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
-  const Arrived second = pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
+  const Arrived second = pair.receiver.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_EQ(second.theirs.before, 2U);
   EXPECT_EQ(second.mine.before, 1U);
 }
@@ -77,25 +77,25 @@ TEST(Lane, ASlotIsUsedAgainWhenItsMessageIsOver) {
   Pair pair;
   for (uint64_t i = 1; i <= LaneMemory::kSlots; ++i) {
     ASSERT_TRUE(pair.receiver.HasRoom());
-    pair.receiver.Arrive(kMiB, 0, 0, i == 1 ? Verdict::kPush : Verdict::kNative);
+    pair.receiver.Arrive(kLongest, 0, 0, i == 1 ? Verdict::kPush : Verdict::kNative);
   }
   EXPECT_FALSE(pair.receiver.HasRoom()) << "nobody has come for the first";
-  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_FALSE(pair.receiver.HasRoom()) << "its bytes are not there";
   pair.memory->Of(1).done = FlagValue(1);
   EXPECT_TRUE(pair.receiver.HasRoom());
   // The second is NCCL's: over when both have told of it.
-  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.receiver.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_FALSE(pair.receiver.HasRoom());
-  pair.sender.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_TRUE(pair.receiver.HasRoom());
 }
 
 TEST(Lane, BreakingEndsEveryWait) {
   Pair pair;
   for (uint64_t i = 1; i <= LaneMemory::kSlots + 3; ++i) {
-    pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
-    pair.sender.Arrive(kMiB, 0, 0, Verdict::kPush);
+    pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush);
+    pair.sender.Arrive(kLongest, 0, 0, Verdict::kPush);
     if (i <= 3) pair.memory->Of(i).done = FlagValue(i);
   }
   pair.sender.Break();
@@ -112,13 +112,13 @@ TEST(Lane, BreakingEndsEveryWait) {
 
 TEST(Lane, ClosesBehindWhatThePeerGaveToNccl) {
   Pair pair;
-  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kNative);
+  pair.receiver.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_TRUE(pair.sender.Close());
   EXPECT_FALSE(pair.sender.closed()) << "the peer has told of a message already";
   EXPECT_TRUE(pair.sender.Close());
   EXPECT_TRUE(pair.sender.closed());
   EXPECT_FALSE(pair.receiver.closed()) << "it does not know yet";
-  EXPECT_EQ(pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush).verdict, Verdict::kClosed);
+  EXPECT_EQ(pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush).verdict, Verdict::kClosed);
   EXPECT_TRUE(pair.receiver.closed());
   EXPECT_TRUE(pair.receiver.Close());
 }
@@ -132,7 +132,7 @@ TEST(Lane, BothMayCloseIt) {
 
 TEST(Lane, IsNotClosedBeforeAMessageOfACopyEngine) {
   Pair pair;
-  pair.receiver.Arrive(kMiB, 0, 0, Verdict::kPush);
+  pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush);
   EXPECT_FALSE(pair.sender.Close());
   EXPECT_FALSE(pair.sender.closed());
 }

@@ -10,7 +10,7 @@
 namespace nccltune::bench {
 namespace {
 
-constexpr const char* kPlatform =
+constexpr const char* kRecorded =
     R"({"schema_version":1,"name":"lab","gpu":"G","gpus":4,"nodes":2,"nccl_version":"2.28.9"})";
 
 std::string Sample(const std::string& members) {
@@ -51,7 +51,7 @@ class RecordingTest : public ::testing::Test {
 };
 
 TEST_F(RecordingTest, AStudyIsRead) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   folder_.Write("samples.jsonl",
                 Default(10) + "\n" +
                     Sample(R"("choice":{"algorithm":"tree","protocol":"ll"},"time_us":7)") +
@@ -81,7 +81,7 @@ TEST_F(RecordingTest, AStudyIsRead) {
 }
 
 TEST_F(RecordingTest, WhatTheStepSaysMustFit) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   folder_.Write(
       "samples.jsonl",
       Default(1) + Default(2, R"("dtype":"half")") + Default(3, R"("dtype":"half","redop":"max")") +
@@ -121,7 +121,7 @@ TEST_F(RecordingTest, WhatTheStepSaysMustFit) {
 }
 
 TEST_F(RecordingTest, WrongResultsAndRunsUnderRulesAreNotReplayed) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   folder_.Write("samples.jsonl",
                 Default(10) + Default(99, R"("wrong":3)") +
                     Sample(R"("choice":"tuned","time_us":98)") +
@@ -140,7 +140,7 @@ TEST_F(RecordingTest, WrongResultsAndRunsUnderRulesAreNotReplayed) {
 }
 
 TEST_F(RecordingTest, ALineThatAnInterruptionCutIsLeftOut) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   folder_.Write("samples.jsonl", Default(10) + R"({"collective":"allre)");
   EXPECT_NE(Open(), nullptr) << error_;
   folder_.Write("samples.jsonl", R"({"collective":"allre)"
@@ -150,7 +150,7 @@ TEST_F(RecordingTest, ALineThatAnInterruptionCutIsLeftOut) {
 }
 
 TEST_F(RecordingTest, ALineThatIsNoSampleIsNamed) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   const std::string bad[] = {"[]\n",
                              "{}\n",
                              Sample(R"("choice":"default")"),
@@ -212,7 +212,7 @@ TEST_F(RecordingTest, OneScaleIsReplayed) {
 }
 
 TEST_F(RecordingTest, PredictionsAreReadAndInterpolated) {
-  folder_.Write("platform.json", kPlatform);
+  folder_.Write("platform.json", kRecorded);
   folder_.Write("samples.jsonl", Default(1));
   const auto line = [](int bytes, const std::string& costs, const std::string& more = "") {
     return R"({"schema_version":1,"collective":"allreduce","bytes":)" + std::to_string(bytes) +

@@ -9,8 +9,7 @@
 namespace nccltune::soft {
 namespace {
 
-constexpr uint64_t kMagic = 0x736f'6674'6375'6461;
-constexpr size_t kPage = 4096;
+constexpr uint64_t kTrailerMagic = 0x736f'6674'6375'6461;
 
 std::mutex& OpenMutex() {
   static auto* const mutex = new std::mutex;
@@ -66,7 +65,7 @@ std::shared_ptr<Backing> Backing::Create(int gpu, size_t bytes) {
   if (backing == nullptr) return nullptr;
   backing->trailer_->bytes = bytes;
   backing->trailer_->gpu = gpu;
-  backing->trailer_->magic = kMagic;
+  backing->trailer_->magic = kTrailerMagic;
   const std::scoped_lock lock(OpenMutex());
   OpenOnes()[backing->inode_] = backing;
   return backing;
@@ -81,7 +80,7 @@ std::shared_ptr<Backing> Backing::Open(int fd) {
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return nullptr;
   std::shared_ptr<Backing> backing = Map(own, static_cast<size_t>(about.st_size));
-  if (backing == nullptr || backing->trailer_->magic != kMagic) return nullptr;
+  if (backing == nullptr || backing->trailer_->magic != kTrailerMagic) return nullptr;
   known = backing;
   return backing;
 }

@@ -18,10 +18,10 @@
 namespace nccltune::soft {
 namespace {
 
-constexpr uint64_t kMagic = 0x736f'6674'2069'7063;
+constexpr uint64_t kIpcMagic = 0x736f'6674'2069'7063;
 
 struct Handle {
-  uint64_t magic = kMagic;
+  uint64_t magic = kIpcMagic;
   int process = 0;
   int fd = 0;
   uint64_t inode = 0;
@@ -53,7 +53,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   if (options.Lacks("ipc")) return kNotSupported;
   Handle handle;
   std::memcpy(&handle, in.reserved, sizeof handle);
-  if (handle.magic != kMagic || flags != kIpcLazyEnablePeerAccess) return kInvalidValue;
+  if (handle.magic != kIpcMagic || flags != kIpcLazyEnablePeerAccess) return kInvalidValue;
   if (handle.process == getpid()) return kInvalidContext;
   const int gpu = Current()->gpu;
   // Two threads get one import.

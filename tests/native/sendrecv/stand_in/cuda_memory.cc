@@ -17,7 +17,6 @@ constexpr size_t kArena = size_t{64} << 30;
 constexpr size_t kShift = size_t{32} << 20;
 constexpr size_t kShifts = 509;
 constexpr size_t kSmall = 512;
-constexpr size_t kPage = 4096;
 
 bool IsMapped(CUdeviceptr address, size_t bytes) {
   const uintptr_t first = address / kPage * kPage;

@@ -21,6 +21,7 @@
 
 namespace nccltune::soft {
 
+inline constexpr size_t kPage = 4096;
 inline constexpr size_t kGranularity = size_t{2} << 20;
 
 class Backing {

@@ -13,8 +13,6 @@
 namespace nccltune::soft {
 namespace {
 
-constexpr size_t kPage = 4096;
-
 CUresult Allocate(CUdeviceptr* pointer, size_t bytes, Context& context, Kind kind) {
   if (bytes == 0) return kInvalidValue;
   Mapping mapping;

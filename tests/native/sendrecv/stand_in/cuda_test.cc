@@ -17,12 +17,6 @@ void Alone(const std::function<void()>& body) {
   one.Run([&](int) { body(); });
 }
 
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
-  return stream;
-}
-
 uint32_t* Pinned() {
   void* pointer = nullptr;
   EXPECT_EQ(cuMemHostAlloc(&pointer, 4096, 0), kCudaSuccess);

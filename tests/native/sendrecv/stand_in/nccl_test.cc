@@ -13,12 +13,6 @@ namespace {
 
 constexpr size_t kBuffer = size_t{1} << 20;
 
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
-  return stream;
-}
-
 void* At(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 ncclResult_t Send(CUdeviceptr from, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {

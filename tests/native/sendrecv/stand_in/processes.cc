@@ -75,6 +75,12 @@ void UseGpu(int gpu) {
   ASSERT_EQ(cuCtxSetCurrent(context), kCudaSuccess);
 }
 
+CUstream NewStream() {
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
+  return stream;
+}
+
 std::vector<uint8_t> Pattern(size_t bytes, int seed) {
   std::vector<uint8_t> data(bytes);
   uint32_t state = static_cast<uint32_t>(seed) * 2654435761U + 1;

@@ -52,6 +52,8 @@ class Ranks {
 
 // The primary context of a GPU, for the calling thread.
 void UseGpu(int gpu);
+// That no other one waits for.
+CUstream NewStream();
 
 // Within half a minute.
 bool Soon(const std::function<bool()>& condition);

@@ -14,12 +14,6 @@ namespace {
 
 constexpr size_t kBytes = (size_t{5} << 20) + 12;
 
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
-  return stream;
-}
-
 TEST(SoftCudaShared, AnImportHoldsTheOwnersBytes) {
   Ranks two(2);
   two.Run([&](int rank) {

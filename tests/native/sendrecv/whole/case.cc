@@ -21,12 +21,6 @@ void TakeEnvironment(int rank) {
   }
 }
 
-CUstream NewStream() {
-  CUstream stream = nullptr;
-  EXPECT_EQ(cuStreamCreate(&stream, kStreamNonBlocking), kCudaSuccess);
-  return stream;
-}
-
 ncclResult_t Send(CUdeviceptr from, size_t bytes, int peer, ncclComm_t comm, CUstream stream) {
   return ncclSend(At(from), bytes, kNcclUint8, peer, comm, stream);
 }

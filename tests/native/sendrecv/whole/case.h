@@ -22,7 +22,6 @@ inline constexpr int kWarm = 4;
 void TakeEnvironment(int rank);
 
 inline void* At(soft::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
-soft::CUstream NewStream();
 soft::ncclResult_t Send(soft::CUdeviceptr from, size_t bytes, int peer, soft::ncclComm_t comm,
                         soft::CUstream stream);
 soft::ncclResult_t Receive(soft::CUdeviceptr to, size_t bytes, int peer, soft::ncclComm_t comm,
