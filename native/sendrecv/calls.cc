@@ -6,10 +6,13 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "sendrecv/counts.h"
+#include "sendrecv/ranges.h"
 #include "sendrecv/say.h"
 
 namespace nccltune::sendrecv {
@@ -19,6 +22,23 @@ using Clock = std::chrono::steady_clock;
 
 // How long a group looks for receivers before it decides without them.
 constexpr auto kMoment = std::chrono::microseconds(50);
+
+// "2 sends, 2 receives, 134217728 bytes".
+std::string WordsOf(const CallGroup& group) {
+  size_t sends = 0;
+  uint64_t bytes = 0;
+  for (const Call& call : group.calls) {
+    if (call.role == Role::kSender) ++sends;
+    bytes += call.bytes();
+  }
+  const size_t receives = group.calls.size() - sends;
+  const auto several = [](size_t count, std::string_view what) {
+    return std::to_string(count) + std::string(what) + (count == 1 ? ", " : "s, ");
+  };
+  std::string words = sends == 0 ? "" : several(sends, " send");
+  if (receives != 0) words += several(receives, " receive");
+  return words + std::to_string(bytes) + " bytes";
+}
 
 Way WayOf(Reach reach) {
   switch (reach) {
@@ -281,9 +301,18 @@ class Run {
     for (size_t batch = 0; batch < outcome.ways.size(); ++batch) {
       for (size_t i = 0; i < outcome.ways[batch].size(); ++i) {
         const Message& message = batches_[batch].messages[i];
-        TheCounts().Add(WayTaken(outcome.ways[batch][i], ways_[batch][i], message), message.bytes);
+        const Way way = WayTaken(outcome.ways[batch][i], ways_[batch][i], message);
+        TheCounts().Add(way, message.bytes);
+        if (Range::Seen()) Mark(message, way);
       }
     }
+  }
+
+  static void Mark(const Message& message, Way way) {
+    std::string words = message.port->name;
+    words += ": " + std::to_string(message.bytes) + " bytes, ";
+    words += WordsOf(way);
+    Range::Mark(words);
   }
 
   static Way WayTaken(const Outcome::Way& taken, Way wanted, const Message& message) {
@@ -328,6 +357,8 @@ class Run {
 }  // namespace
 
 nccl::Result RunCalls(const CallGroup& group, const Native& native) {
+  std::optional<Range> range;
+  if (Range::Seen()) range.emplace(WordsOf(group));
   return Run(group, native).Go();
 }
 

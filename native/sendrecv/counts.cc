@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sendrecv/counts.h"
 
-#include <string_view>
-
 namespace nccltune::sendrecv {
 namespace {
 
@@ -25,6 +23,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
 };
 
 }  // namespace
+
+std::string_view WordsOf(Way way) { return kWords[static_cast<size_t>(way)]; }
 
 Counts& TheCounts() {
   static Counts& counts = *new Counts;

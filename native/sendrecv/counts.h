@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace nccltune::sendrecv {
 
@@ -33,6 +34,9 @@ enum class Way : uint8_t {
   kChecked,  // its contents were compared
   kCount,
 };
+
+// "copy engine, pushed".
+std::string_view WordsOf(Way way);
 
 class Counts {
  public:

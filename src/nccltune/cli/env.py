@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nccltune env`: the lines that deploy the rules, and the network plugin."""
+"""`nccltune env`: the lines that deploy the rules, the network plugin, and send/recv."""
 
 import json
 import os
@@ -17,6 +17,7 @@ Examples:
   eval "$(nccltune env studies/h200x4)"
   nccltune env studies/h200x4 --format nccl.conf | sudo tee -a /etc/nccl.conf
   nccltune env --net --format mpirun
+  eval "$(nccltune env --sendrecv)"
 """
 
 FORMATS = ("shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker")
@@ -49,6 +50,12 @@ WITHOUT_COMMENTS = ("mpirun", "docker")
 @click.option(
     "--nccl", metavar="VERSION", help="NCCL on the nodes (2.28.9): what it needs for --net."
 )
+@click.option("--sendrecv", is_flag=True, help="Sends and receives by copy engines, too, or alone.")
+@click.option(
+    "--sendrecv-library",
+    type=click.Path(path_type=Path),
+    help="Where the library for them will be on the nodes.",
+)
 @json_option()
 def command(
     config: Path | None,
@@ -58,9 +65,12 @@ def command(
     net: bool,
     net_plugin: Path | None,
     nccl: str | None,
+    sendrecv: bool,
+    sendrecv_library: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the settings that make stock NCCL load the rules, or with --net the network plugin.
+    """Print the settings that make stock NCCL load the rules, with --net the network plugin, with
+    --sendrecv the library before NCCL.
 
     CONFIG is a study or a tuner configuration. Settings that a study recommends (sweep --p2p) or
     has kept (try) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
@@ -69,11 +79,19 @@ def command(
     from rich.markup import escape
 
     from nccltune.cli.env_net import net_conflicts, net_deployment
+    from nccltune.cli.env_sendrecv import sendrecv_conflicts, sendrecv_deployment
 
-    if config is None and not net:
-        raise click.UsageError("Missing argument 'CONFIG' (or --net for the network plugin).")
+    if config is None and not net and not sendrecv:
+        raise click.UsageError(
+            "Missing argument 'CONFIG' (or --net for the network plugin, --sendrecv for sends and "
+            "receives by copy engines)."
+        )
     if not net and (net_plugin is not None or nccl is not None):
         raise click.UsageError("--net-plugin and --nccl are for --net.")
+    if not sendrecv and sendrecv_library is not None:
+        raise click.UsageError("--sendrecv-library is for --sendrecv.")
+    if sendrecv and form == "nccl.conf":
+        raise click.UsageError("--sendrecv is not for nccl.conf, which NCCL reads: too late.")
     rules: int | None = None
     settings: dict[str, str] = {}
     meanings: dict[str, str] = {}
@@ -84,12 +102,17 @@ def command(
     if net:
         deployed = net_deployment(plugin=net_plugin, nccl=nccl)
         settings |= deployed.settings
-        meanings = deployed.meanings
+        meanings |= deployed.meanings
         warnings += deployed.notes + net_conflicts(os.environ.copy(), deployed.settings)
+    if sendrecv:
+        before = sendrecv_deployment(library=sendrecv_library)
+        settings |= before.settings
+        meanings |= before.meanings
+        warnings += sendrecv_conflicts(os.environ.copy(), before.settings)
     note = stderr()
     if as_json:
         shown: dict[str, object] = {"settings": settings, "rules": rules}
-        print_json(shown | ({"meanings": meanings} if net else {}))
+        print_json(shown | ({"meanings": meanings} if meanings else {}))
     else:
         click.echo(_lines(settings, form, meanings))
         if form in WITHOUT_COMMENTS:

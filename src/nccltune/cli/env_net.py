@@ -33,7 +33,7 @@ _KEEP_IT = (
 )
 
 
-class NetDeployment(NamedTuple):
+class Deployment(NamedTuple):
     """Settings with what each means, and what else has to be done."""
 
     settings: dict[str, str]
@@ -41,7 +41,7 @@ class NetDeployment(NamedTuple):
     notes: list[str]
 
 
-def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> NetDeployment:
+def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Deployment:
     """The settings that make NCCL load and use the network plugin.
 
     `plugin` is where it will be, if not where it is here; `nccl` the version on the nodes, without
@@ -76,7 +76,7 @@ def net_deployment(*, plugin: Path | None = None, nccl: str | None = None) -> Ne
     if version is None or _FORGETS <= version < _REMEMBERS:
         settings["NCCL_NET_PLUGIN_REF_COUNT"] = "1"
         meanings["NCCL_NET_PLUGIN_REF_COUNT"] = _KEEP_IT
-    return NetDeployment(settings, meanings, notes)
+    return Deployment(settings, meanings, notes)
 
 
 def net_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:

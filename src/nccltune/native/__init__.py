@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native parts: where they are installed, and what any tuner plugin decides."""
 
-from nccltune.native.locate import bench_path, host_path, net_path, tuner_path
+from nccltune.native.locate import (
+    bench_path,
+    host_path,
+    net_path,
+    sendrecv_path,
+    tuner_path,
+)
 from nccltune.native.plugin_host import PluginHost, exported_interfaces
 from nccltune.native.records import (
     Caution,
@@ -30,5 +36,6 @@ __all__ = [
     "exported_interfaces",
     "host_path",
     "net_path",
+    "sendrecv_path",
     "tuner_path",
 ]

@@ -11,6 +11,7 @@ ENVIRONMENT_VARIABLE = "NCCLTUNE_NATIVE_DIR"
 """A folder with `lib/` and `bin/` to be used in place of the installed one."""
 TUNER = Path("lib", "libnccl-tuner-nccltune.so")
 NET = Path("lib", "libnccl-net-nccltune.so")
+SENDRECV = Path("lib", "libnccltune-sendrecv.so")
 HOST = Path("bin", "nccltune-host")
 BENCH = Path("bin", "nccltune-bench")
 
@@ -29,6 +30,14 @@ def net_path() -> Path:
     Raises PlatformError when it is not installed.
     """
     return _find(NET, "the network plugin")
+
+
+def sendrecv_path() -> Path:
+    """Our library that is loaded before NCCL, as an absolute path.
+
+    Raises PlatformError when it is not installed.
+    """
+    return _find(SENDRECV, "the library for sends and receives")
 
 
 def host_path() -> Path:

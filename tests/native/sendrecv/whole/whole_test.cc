@@ -218,6 +218,19 @@ TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
   EXPECT_TRUE(Has(output, "copy engine, p")) << output;
 }
 
+TEST(Whole, AProfilerSeesEachMessage) {
+#ifdef NVTX_TOOL
+  const std::string output = Case("Exchange.Rounds", {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(Count(output, "depth 0, range: 1 send, 1 receive, 1572864 bytes\n"), 14) << output;
+  EXPECT_TRUE(Has(output, "depth 1, mark: rank 0 to rank 1: 786432 bytes, copy engine, pushed\n"))
+      << output;
+  EXPECT_EQ(Count(output, "depth 1, mark: "), 28) << output;
+#else
+  GTEST_SKIP() << "no NVTX headers (pip install nvidia-nvtx)";
+#endif
+}
+
 TEST(Whole, Captures) {
   for (const char* const name : {"Capture.RunsThreeTimesAndMessagesGoOn", "Capture.OnOneSideAlone",
                                  "Capture.OfAllThreadsGoesOnWhateverElseIsDone",

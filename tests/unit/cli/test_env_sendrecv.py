@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.cli.env_sendrecv import sendrecv_conflicts, sendrecv_deployment
+from nccltune.model.errors import InputError, PlatformError
+from nccltune.native import sendrecv_path
+
+LIBRARY = Path("/opt/nccltune/lib/libnccltune-sendrecv.so")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("NCCL") or name in ("LD_PRELOAD", "CUDA_DEVICE_MAX_CONNECTIONS"):
+            monkeypatch.delenv(name)
+
+
+def test_a_program_started_with_the_lines_has_the_library(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["env", "--sendrecv"]) == 0
+    lines = capsys.readouterr().out
+    done = subprocess.run(
+        ["sh", "-c", f"{lines}\nexec cat /proc/self/maps /proc/self/environ"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(sendrecv_path().resolve()) in done.stdout
+    assert "\0NCCLTUNE_SENDRECV=1\0" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_library_is_there_as_nccl_too() -> None:
+    deployed = sendrecv_deployment()
+    as_nccl = sendrecv_path().parent / "nccltune-sendrecv"
+    assert (as_nccl / "libnccl.so.2").is_file()
+    assert f"put {as_nccl} first in LD_LIBRARY_PATH" in deployed.meanings["LD_PRELOAD"]
+
+
+def test_a_place_on_the_nodes_and_the_network_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["env", "--net", "--sendrecv", "--sendrecv-library", str(LIBRARY), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["settings"]["LD_PRELOAD"] == str(LIBRARY)
+    assert said["settings"]["NCCLTUNE_SENDRECV"] == "1"
+    assert said["settings"]["NCCL_NET"] == "nccltune"
+    assert said["meanings"].keys() == said["settings"].keys()
+    assert said["rules"] is None
+
+
+@pytest.mark.parametrize("path", ["/a b/lib.so", "/a:b/lib.so"])
+def test_paths_that_the_loader_would_cut_are_refused(path: str) -> None:
+    with pytest.raises(InputError, match="colon or a blank"):
+        sendrecv_deployment(library=Path(path))
+
+
+def test_what_is_in_the_way_is_named() -> None:
+    settings = sendrecv_deployment(library=LIBRARY).settings
+    assert sendrecv_conflicts({}, settings) == []
+    assert sendrecv_conflicts({"LD_PRELOAD": str(LIBRARY)}, settings) == []
+    environment = {
+        "LD_PRELOAD": "/lib/libjemalloc.so",
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "NCCL_COMM_BLOCKING": "0",
+    }
+    preload, connections, blocking = sendrecv_conflicts(environment, settings)
+    assert f"{LIBRARY}:/lib/libjemalloc.so" in preload
+    assert connections.startswith("CUDA_DEVICE_MAX_CONNECTIONS=1 is set")
+    assert blocking.startswith("NCCL_COMM_BLOCKING=0 is set")
+
+
+def test_where_it_cannot_stand_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["env", "--sendrecv", "--format", "nccl.conf"]) == 2
+    assert "not for nccl.conf" in capsys.readouterr().err
+    assert run(["env", "--net", "--sendrecv-library", str(LIBRARY)]) == 2
+    assert "is for --sendrecv" in capsys.readouterr().err
+
+
+def test_a_library_that_is_not_installed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
+    with pytest.raises(PlatformError, match="the library for sends and receives"):
+        sendrecv_deployment()
