@@ -11,7 +11,7 @@ namespace nccltune::sendrecv {
 namespace {
 
 nvtxDomainHandle_t Domain() {
-  static nvtxDomainHandle_t const domain = nvtxDomainCreateA("nccltune");
+  static auto* const domain = nvtxDomainCreateA("nccltune");
   return domain;
 }
 
