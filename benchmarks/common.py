@@ -64,6 +64,13 @@ def run(command: Sequence[str], env: dict[str, str], seconds: float) -> tuple[in
         return process.returncode, said, complaint
 
 
+def mpirun(ranks: int, seconds: float, command: Sequence[str]) -> list[str]:
+    """Open MPI itself listens at no port, and ends all when the time is over."""
+    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    words += ["--mca", "btl", "^tcp", "--timeout", str(int(seconds) + 1), "-np", str(ranks)]
+    return [*words, *command]
+
+
 def of_rank(rank: int, ranks: int, port: int) -> dict[str, str]:
     """What torchrun sets for a process of one node."""
     return {

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import common
+
 NODES = {
     "NCCL_SOCKET_IFNAME": "lo",
     "NCCL_IB_DISABLE": "1",
@@ -76,14 +78,9 @@ def environment(
 
 
 def mpirun(ranks: int, seconds: float, before: str, command: Sequence[str]) -> list[str]:
-    """Every rank a node, which does `before` (shell) and becomes the command.
-
-    Open MPI itself listens at no port, and ends all when the time is over.
-    """
-    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    words += ["--mca", "btl", "^tcp", "--timeout", str(int(seconds) + 1), "-np", str(ranks)]
+    """Every rank a node, which does `before` (shell) and becomes the command."""
     shell = f'export NCCL_HOSTID=node$OMPI_COMM_WORLD_RANK; {before}exec "$@"'
-    return [*words, "bash", "-c", shell, "rank", *command]
+    return common.mpirun(ranks, seconds, ["bash", "-c", shell, "rank", *command])
 
 
 def said_by_nccl(log: Path) -> dict[str, Any]:

@@ -61,8 +61,8 @@ class Product:
 class Timeline:
     """What one stream does, and when each of it was over."""
 
-    def __init__(self, what: Any, priority: int = 0) -> None:
-        self.what, self.stream, self.events = what, torch.cuda.Stream(priority=priority), []
+    def __init__(self, what: Any) -> None:
+        self.what, self.stream, self.events = what, torch.cuda.Stream(), []
 
     def mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)

@@ -24,6 +24,7 @@ from common import (
     bytes_of,
     exit_on_term,
     machine,
+    mpirun,
     read_row,
     run,
     save,
@@ -48,18 +49,13 @@ class Timings:
     version: str | None = None
 
 
-def mpirun(ranks: int, command: list[str]) -> list[str]:
-    words = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    return [*words, "--mca", "btl", "^tcp", "--timeout", str(SECONDS), "-np", str(ranks), *command]
-
-
 def call(args: argparse.Namespace, timings: Timings, first: int, last: int, times: Any) -> None:
     """One call of the program; its rows are added."""
     calls, warm_up = times
     words = [args.program, "-b", str(first), "-e", str(last), "-f", "2", "-g", "1"]
     words += ["-n", str(calls), "-w", str(warm_up)]
     name, env = timings.candidate.name, environment(args, timings.candidate)
-    status, said, complaint = run(mpirun(args.gpus, words), env, SECONDS + 10)
+    status, said, complaint = run(mpirun(args.gpus, SECONDS, words), env, SECONDS + 10)
     rows = [row for row in map(read_row, said.splitlines()) if row]
     if status != 0 or not rows:
         sys.exit(f"error: {name}: {said[-2000:]}\n{complaint[-2000:]}")

@@ -128,10 +128,7 @@ TEST(Memory, ThatComesAgainAtTheSameAddress) {
     CUstream stream = NewStream();
     for (int turn = 0; turn < 5; ++turn) {
       const Pair pair = NewPair(kBytes + static_cast<size_t>(turn));
-      for (int round = 0; round < kWarm; ++round) {
-        ASSERT_EQ(Exchange(pair, round, rank, 1 - rank, comm, stream), kNcclSuccess);
-        two.Meet();
-      }
+      ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
       Free(pair);
     }
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(5 * kWarm));
