@@ -6,23 +6,28 @@
 //   nvcc -O2 -std=c++17 -o copy_engine_facts benchmarks/copy_engine_facts.cu -lcuda
 //   ./copy_engine_facts; CUDA_DEVICE_MAX_CONNECTIONS=1 ./copy_engine_facts queues
 //
-// One process with two GPUs (`queues` and `calls` do with one); `handles` is two processes. Each line
+// One process with two GPUs (`queues` and `calls` do with one); `handles` and
+// `processes` are two processes. Each line
 // names what was measured, medians of several rounds.
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define CHECK(call)                                                                 \
@@ -53,9 +58,14 @@ double Median(std::vector<double> values) {
 __global__ void Spin(volatile uint32_t* until, unsigned long long most_ns) {
   unsigned long long start = 0, now = 0;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  do {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (*until == 0 && now - start < most_ns);
+  // One thread of a block: were it all, their reads would take the way that copies go.
+  if (threadIdx.x == 0) {
+    do {
+      __nanosleep(20000);
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (*until == 0 && now - start < most_ns);
+  }
+  __syncthreads();
 }
 
 __global__ void Touch(uint32_t* where) { *where = 1; }
@@ -236,14 +246,46 @@ void Operations(const Machine& machine) {
     return Median(times);
   };
   const CUdeviceptr host = Pinned(machine.flags + 64);
-  std::printf("calls, us of CPU: write value %.2f, wait value that holds %.2f, copy of 1 KiB %.2f, "
-              "of 1 MiB %.2f\n",
-              per_call([&](int) { CHECK(cuStreamWriteValue32(stream, host, 1, 0)); }),
-              per_call([&](int) {
-                CHECK(cuStreamWaitValue32(stream, host, 1, CU_STREAM_WAIT_VALUE_GEQ));
-              }),
-              per_call([&](int) { Copy(machine, 0, 0, 0, 0, 1024); }),
-              per_call([&](int) { Copy(machine, 0, 0, 0, 0, kMiB); }));
+  cudaEvent_t event = nullptr;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                 CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                 CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  unsigned type = 0;
+  unsigned long long id = 0;
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  void* values[] = {&type, &id, &base, &size};
+  const auto address = reinterpret_cast<CUdeviceptr>(machine.gpu[0].out);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureStatus capturing;
+  CUcontext context = nullptr;
+  const cudaStream_t other = machine.gpu[0].streams[1];
+  const std::pair<const char*, std::function<void(int)>> calls[] = {
+      {"write value", [&](int) { CHECK(cuStreamWriteValue32(stream, host, 1, 0)); }},
+      {"wait value that holds",
+       [&](int) { CHECK(cuStreamWaitValue32(stream, host, 1, CU_STREAM_WAIT_VALUE_GEQ)); }},
+      {"copy of 1 KiB", [&](int) { Copy(machine, 0, 0, 0, 0, 1024); }},
+      {"copy of 1 MiB", [&](int) { Copy(machine, 0, 0, 0, 0, kMiB); }},
+      {"record event", [&](int) { CHECK(cuEventRecord(event, stream)); }},
+      {"wait for event", [&](int) { CHECK(cuStreamWaitEvent(other, event, 0)); }},
+      {"query event", [&](int) { (void)cuEventQuery(event); }},
+      {"four attributes of a pointer",
+       [&](int) { CHECK(cuPointerGetAttributes(4, which, values, address)); }},
+      {"exchange of the capture mode",
+       [&](int) { CHECK(cuThreadExchangeStreamCaptureMode(&mode)); }},
+      {"is it capturing", [&](int) { CHECK(cuStreamIsCapturing(stream, &capturing)); }},
+      {"current context", [&](int) { CHECK(cuCtxGetCurrent(&context)); }},
+  };
+  for (const auto& [name, call] : calls) {
+    std::printf("call %-30s %.3f us of CPU\n", name, per_call(call));
+  }
+  CHECK(cudaEventDestroy(event));
+  int before = 0;
+  int since = 0;
+  CHECK(cuDeviceGetAttribute(&before, static_cast<CUdevice_attribute>(92), 0));
+  CHECK(cuDeviceGetAttribute(&since, static_cast<CUdevice_attribute>(122), 0));
+  std::printf("stream memory operations by attribute 92: %d, by 122: %d\n", before, since);
   for (const size_t bytes : {size_t{0}, size_t{1024}, 64 * kMiB / 1024, kMiB, 4 * kMiB}) {
     // A flag is written by the other GPU: to its own memory for the reader, or to the host.
     const double pinned = PingPong(machine, Pinned(machine.flags), Pinned(machine.flags + 32), bytes);
@@ -262,34 +304,153 @@ bool DoneIn(cudaStream_t stream, double seconds) {
   return true;
 }
 
-// A kernel fills every SM and spins: does an exchange go on?
+// Streams of one GPU, all new: of the highest priority there is, or of the usual one.
+std::vector<cudaStream_t> NewStreams(size_t count, bool first) {
+  int lowest = 0;
+  int highest = 0;
+  CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  std::vector<cudaStream_t> streams(count);
+  for (auto& stream : streams) {
+    CHECK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, first ? highest : lowest));
+  }
+  return streams;
+}
+
+// A kernel fills every SM and spins: what goes on?
 void FullSms(const Machine& machine) {
   uint32_t* const stop = machine.flags + 128;
-  *stop = 0;
-  for (int i = 0; i < 2; ++i) {
-    machine.On(i);
+  for (const bool first : {false, true}) {
+    machine.On(0);
+    const std::vector<cudaStream_t> streams = NewStreams(12, first);
+    *stop = 0;
     int sms = 0;
-    CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, i));
-    Spin<<<sms * 2, 1024, 0, machine.gpu[i].streams[7]>>>(stop, 4'000'000'000ULL);
+    CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+    Spin<<<sms * 2, 1024, 0, machine.gpu[0].streams[7]>>>(stop, 8'000'000'000ULL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::printf("every SM spins, streams of %s priority:", first ? "the highest" : "no");
+    cudaEvent_t event = nullptr;
+    CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    const CUdeviceptr flag = Pinned(machine.flags + 160);
+    const auto copy = [&](size_t to, size_t from, cudaStream_t stream) {
+      CHECK(cudaMemcpyAsync(machine.gpu[to].in, machine.gpu[from].out, 16 * kMiB,
+                            cudaMemcpyDeviceToDevice, stream));
+    };
+    const std::pair<const char*, std::function<void(cudaStream_t)>> steps[] = {
+        {"push", [&](cudaStream_t stream) { copy(1, 0, stream); }},
+        {"pull", [&](cudaStream_t stream) { copy(0, 1, stream); }},
+        {"write", [&](cudaStream_t stream) { CHECK(cuStreamWriteValue32(stream, flag, 1, 0)); }},
+        {"wait that holds",
+         [&](cudaStream_t stream) {
+           CHECK(cuStreamWaitValue32(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+         }},
+        {"wait, push, write",
+         [&](cudaStream_t stream) {
+           CHECK(cuStreamWaitValue32(stream, flag, 1, CU_STREAM_WAIT_VALUE_GEQ));
+           copy(1, 0, stream);
+           CHECK(cuStreamWriteValue32(stream, flag, 2, 0));
+         }},
+        {"event", [&](cudaStream_t stream) { CHECK(cudaEventRecord(event, stream)); }},
+        {"wait for it", [&](cudaStream_t stream) { CHECK(cudaStreamWaitEvent(stream, event, 0)); }},
+        {"copy within the GPU", [&](cudaStream_t stream) { copy(0, 0, stream); }},
+    };
+    size_t next = 0;
+    for (const auto& [name, step] : steps) {
+      step(streams[next]);
+      std::printf(" %s: %s,", name, DoneIn(streams[next], 0.2) ? "done" : "NOT done");
+      ++next;
+    }
+    const bool spinning = cudaStreamQuery(machine.gpu[0].streams[7]) == cudaErrorNotReady;
+    std::printf(" still spinning: %s\n", spinning ? "yes" : "no");
+    *static_cast<volatile uint32_t*>(stop) = 1;
+    machine.Wait();
+    CHECK(cudaEventDestroy(event));
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const auto start = Clock::now();
-  for (int i = 0; i < 2; ++i) {
-    Copy(machine, i, i, 0, 0, 256 * kMiB);
-    CHECK(cuStreamWriteValue32(machine.gpu[i].streams[0], Pinned(machine.flags + 160 + 32 * i), 1, 0));
+}
+
+// One GPU pushes in one stream and pulls in another: side by side, or one after the other? `gated`:
+// behind a wait for a value, which is written when both are enqueued.
+void Pairs(const Machine& machine) {
+  constexpr size_t kBytes = 256 * kMiB;
+  const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  uint32_t* const go = machine.flags + 256;
+  for (const bool first : {false, true}) {
+    machine.On(0);
+    const std::vector<cudaStream_t> streams = NewStreams(12, first);
+    for (const bool gated : {false, true}) {
+      std::printf("pairs (CUDA_DEVICE_MAX_CONNECTIONS=%s), streams of %s priority, %s, GB/s in all:",
+                  connections != nullptr ? connections : "unset", first ? "the highest" : "no",
+                  gated ? "behind waits" : "at once");
+      for (size_t other = 1; other < streams.size(); ++other) {
+        std::vector<double> rates;
+        for (int round = 0; round < 4; ++round) {
+          machine.Wait();
+          machine.On(0);
+          *go = 0;
+          auto start = Clock::now();
+          for (const size_t which : {size_t{0}, other}) {
+            if (gated) {
+              CHECK(cuStreamWaitValue32(streams[which], Pinned(go), 1, CU_STREAM_WAIT_VALUE_GEQ));
+            }
+            const int from = which == 0 ? 0 : 1;
+            CHECK(cudaMemcpyAsync(machine.gpu[1 - from].in, machine.gpu[from].out, kBytes,
+                                  cudaMemcpyDeviceToDevice, streams[which]));
+          }
+          if (gated) start = Clock::now();
+          *static_cast<volatile uint32_t*>(go) = 1;
+          machine.Wait();
+          if (round > 0) rates.push_back(2.0 * kBytes / Seconds(start) / 1e9);
+        }
+        std::printf(" %.0f", Median(rates));
+      }
+      std::printf("\n");
+    }
   }
-  const bool done = DoneIn(machine.gpu[0].streams[0], 2) && DoneIn(machine.gpu[1].streams[0], 2);
-  const double took = Seconds(start) * 1e3;
-  // The same inside one GPU, as a staged path needs it.
+}
+
+// Copies that stand behind waits in some streams: what of others goes on?
+void Blocked(const Machine& machine) {
+  const char* connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   machine.On(0);
-  CHECK(cudaMemcpyAsync(machine.gpu[0].in, machine.gpu[0].out, 256 * kMiB, cudaMemcpyDeviceToDevice,
-                        machine.gpu[0].streams[1]));
-  const bool local = DoneIn(machine.gpu[0].streams[1], 1);
-  const bool spinning = cudaStreamQuery(machine.gpu[0].streams[7]) == cudaErrorNotReady;
-  *stop = 1;
-  machine.Wait();
-  std::printf("every SM spins (still: %s): exchange of 256 MiB %s (%.2f ms), copy within a GPU %s\n",
-              spinning ? "yes" : "no", done ? "done" : "NOT done", took, local ? "done" : "NOT done");
+  uint32_t* const go = machine.flags + 256;
+  uint32_t* const touched = machine.flags + 288;
+  for (const bool first : {false, true}) {
+    const std::vector<cudaStream_t> waiting = NewStreams(48, first);
+    const std::vector<cudaStream_t> same = NewStreams(48, first);
+    const std::vector<cudaStream_t> usual = NewStreams(16, false);
+    for (const size_t blocked : {1, 2, 4, 8, 16, 32, 48}) {
+      *go = 0;
+      for (size_t i = 0; i < blocked; ++i) {
+        CHECK(cuStreamWaitValue32(waiting[i], Pinned(go), 1, CU_STREAM_WAIT_VALUE_GEQ));
+        CHECK(cudaMemcpyAsync(machine.gpu[1].in, machine.gpu[0].out, 4096, cudaMemcpyDeviceToDevice,
+                              waiting[i]));
+      }
+      int pushes = 0;
+      int pulls = 0;
+      int local = 0;
+      int kernels = 0;
+      for (size_t i = 0; i < 16; ++i) {
+        CHECK(cudaMemcpyAsync(machine.gpu[1].in + kMiB, machine.gpu[0].out, 4096,
+                              cudaMemcpyDeviceToDevice, same[3 * i]));
+        pushes += DoneIn(same[3 * i], 0.01) ? 1 : 0;
+        CHECK(cudaMemcpyAsync(machine.gpu[0].in + kMiB, machine.gpu[1].out, 4096,
+                              cudaMemcpyDeviceToDevice, same[3 * i + 1]));
+        pulls += DoneIn(same[3 * i + 1], 0.01) ? 1 : 0;
+        CHECK(cudaMemcpyAsync(machine.gpu[0].in + 2 * kMiB, machine.gpu[0].out, 4096,
+                              cudaMemcpyDeviceToDevice, same[3 * i + 2]));
+        local += DoneIn(same[3 * i + 2], 0.01) ? 1 : 0;
+        Touch<<<1, 1, 0, usual[i]>>>(reinterpret_cast<uint32_t*>(Pinned(touched)));
+        kernels += DoneIn(usual[i], 0.01) ? 1 : 0;
+      }
+      *static_cast<volatile uint32_t*>(go) = 1;
+      machine.Wait();
+      machine.On(0);
+      std::printf("blocked (CUDA_DEVICE_MAX_CONNECTIONS=%s), streams of %s priority: %2zu wait with a "
+                  "copy behind: of 16 each %d pushes, %d pulls, %d local copies of their kind and %d "
+                  "kernels in usual streams went on\n",
+                  connections != nullptr ? connections : "unset", first ? "the highest" : "no",
+                  blocked, pushes, pulls, local, kernels);
+    }
+  }
 }
 
 // Streams that wait: what of the others goes on?
@@ -361,6 +522,52 @@ void Calls(const Machine& machine) {
   took("cudaEventCreate", [&] { CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming)); });
   took("cudaMallocAsync", [&] { CHECK(cudaMallocAsync(&some, 64 * kMiB, machine.gpu[0].streams[1])); });
   took("cudaFreeAsync", [&] { CHECK(cudaFreeAsync(some, machine.gpu[0].streams[1])); });
+  void* const lane = mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(lane == MAP_FAILED ? 1 : 0);
+  took("cudaHostRegister", [&] { CHECK(cudaHostRegister(lane, kMiB, cudaHostRegisterPortable)); });
+  took("cudaHostUnregister", [&] { CHECK(cudaHostUnregister(lane)); });
+  CUmemAllocationProp prop = {};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  prop.location.id = 0;
+  CUmemAccessDesc access = {};
+  access.location = prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  constexpr size_t kChunk = 20 * kMiB;
+  CUdeviceptr at = 0;
+  CUmemGenericAllocationHandle chunk = 0;
+  CUmemGenericAllocationHandle imported = 0;
+  int file = -1;
+  CHECK(cuMemAddressReserve(&at, kChunk, 0, 0, 0));
+  took("cuMemCreate", [&] { CHECK(cuMemCreate(&chunk, kChunk, &prop, 0)); });
+  took("cuMemExportToShareable", [&] {
+    CHECK(cuMemExportToShareableHandle(&file, chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  });
+  took("cuMemImportFromShareab", [&] {
+    void* const as_pointer = reinterpret_cast<void*>(static_cast<intptr_t>(file));
+    CHECK(cuMemImportFromShareableHandle(&imported, as_pointer,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  });
+  took("cuMemMap", [&] { CHECK(cuMemMap(at, kChunk, 0, imported, 0)); });
+  took("cuMemSetAccess", [&] { CHECK(cuMemSetAccess(at, kChunk, &access, 1)); });
+  took("cuMemRetainAllocation", [&] {
+    CUmemGenericAllocationHandle retained = 0;
+    CHECK(cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(at)));
+    CHECK(cuMemRelease(retained));
+  });
+  took("cuMemUnmap", [&] { CHECK(cuMemUnmap(at, kChunk)); });
+  took("cuMemRelease, twice", [&] {
+    CHECK(cuMemRelease(chunk));
+    CHECK(cuMemRelease(imported));
+  });
+  took("cuPointerGetAttributes", [&] {
+    unsigned long long id = 0;
+    CHECK(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                reinterpret_cast<CUdeviceptr>(other)));
+  });
+  CHECK(close(file));
+  CHECK(munmap(lane, kMiB));
   took("first use of a kernel", [&] { Late<<<1, 1, 0, machine.gpu[0].streams[2]>>>(machine.flags + 352); });
 }
 
@@ -374,10 +581,23 @@ void Handles() {
   const auto take = [&](void* data, size_t bytes) { CHECK(recv(end, data, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes) ? 0 : 1); };
   CHECK(cudaSetDevice(child == 0 ? 1 : 0));
   CHECK(cudaFree(nullptr));
+  cudaStream_t stream = nullptr;
+  uint32_t* go = nullptr;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CHECK(cudaHostAlloc(&go, 4096, cudaHostAllocPortable | cudaHostAllocMapped));
   for (const size_t mib : {2, 20, 256, 2048}) {
     if (child == 0) {
       cudaIpcMemHandle_t handle;
       take(&handle, sizeof(handle));
+      // A stream waits meanwhile, and is let go when all is done; or after a second.
+      *go = 0;
+      CHECK(cuStreamWaitValue32(stream, Pinned(go), 1, CU_STREAM_WAIT_VALUE_GEQ));
+      std::thread release([&] {
+        for (int i = 0; i < 1000 && *static_cast<volatile uint32_t*>(go) == 0; ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        *static_cast<volatile uint32_t*>(go) = 1;
+      });
       const auto start = Clock::now();
       void* mapped = nullptr;
       CHECK(cudaIpcOpenMemHandle(&mapped, handle, cudaIpcMemLazyEnablePeerAccess));
@@ -385,6 +605,8 @@ void Handles() {
       const auto again = Clock::now();
       CHECK(cudaIpcCloseMemHandle(mapped));
       const double times[2] = {opened, Seconds(again) * 1e3};
+      *go = 1;
+      release.join();
       give(times, sizeof(times));
       continue;
     }
@@ -397,7 +619,7 @@ void Handles() {
     give(&handle, sizeof(handle));
     double times[2];
     take(times, sizeof(times));
-    std::printf("handles %4zu MiB, ms: cudaIpcGetMemHandle %.3f, open %.3f, close %.3f\n", mib, exported,
+    std::printf("handles %4zu MiB, ms: cudaIpcGetMemHandle %.3f, while a stream waits: open %.3f, close %.3f\n", mib, exported,
                 times[0], times[1]);
     CHECK(cudaFree(memory));
   }
@@ -407,11 +629,229 @@ void Handles() {
   if (status != 0) std::printf("handles: the other process failed\n");
 }
 
+// Two processes, a GPU each, that see each other's memory as ranks of NCCL do.
+struct Meeting {
+  uint32_t flags[1024];
+  std::atomic<int> come;
+  cudaIpcMemHandle_t in[2];
+  cudaIpcMemHandle_t out[2];
+};
+
+class Party {
+ public:
+  explicit Party(Meeting* meeting) : meeting_(*meeting) {
+    rank_ = fork() == 0 ? 1 : 0;
+    CHECK(cudaSetDevice(rank_));
+    CHECK(cudaHostRegister(meeting, sizeof(Meeting), cudaHostRegisterMapped));
+    CHECK(cudaMalloc(&in_, kBytes));
+    CHECK(cudaMalloc(&out_, kBytes));
+    CHECK(cudaMemset(in_, 1, kBytes));
+    CHECK(cudaMemset(out_, 2, kBytes));
+    CHECK(cudaIpcGetMemHandle(&meeting_.in[rank_], in_));
+    CHECK(cudaIpcGetMemHandle(&meeting_.out[rank_], out_));
+    Meet();
+    CHECK(cudaIpcOpenMemHandle(&their_in_, meeting_.in[1 - rank_], cudaIpcMemLazyEnablePeerAccess));
+    CHECK(cudaIpcOpenMemHandle(&their_out_, meeting_.out[1 - rank_], cudaIpcMemLazyEnablePeerAccess));
+    streams_ = NewStreams(6, false);
+    CHECK(cudaMallocHost(&go_, 64));
+    *go_ = 1;
+    Spin<<<1, 1>>>(go_, 1);
+    CHECK(cudaDeviceSynchronize());
+    Meet();
+  }
+
+  void Run() {
+    const auto push = [&](size_t stream) { Copy(their_in_, out_, streams_[stream]); };
+    const auto pull = [&](size_t stream) { Copy(in_, their_out_, streams_[stream]); };
+    Time("each pushes", true, [&] { push(0); });
+    Time("each pulls", true, [&] { pull(0); });
+    Time("one pushes and pulls in two streams", false, [&] {
+      push(0);
+      pull(1);
+    });
+    Time("one pushes and pulls in four streams, halves", false, [&] {
+      for (size_t half = 0; half < 2; ++half) {
+        const size_t at = half * kBytes / 2;
+        Copy(static_cast<char*>(their_in_) + at, out_ + at, streams_[half], kBytes / 2);
+        Copy(in_ + at, static_cast<char*>(their_out_) + at, streams_[2 + half], kBytes / 2);
+      }
+    });
+    Time("one pushes and pulls in chunks of 4 MiB, two streams", false, [&] {
+      for (size_t at = 0; at < kBytes; at += 4 * kMiB) {
+        Copy(static_cast<char*>(their_in_) + at, out_ + at, streams_[0], 4 * kMiB);
+        Copy(in_ + at, static_cast<char*>(their_out_) + at, streams_[1], 4 * kMiB);
+      }
+    });
+    AllFull();
+    CHECK(cudaDeviceSynchronize());
+    Meet();
+    if (rank_ == 1) std::_Exit(0);
+    wait(nullptr);
+  }
+
+ private:
+  static constexpr size_t kBytes = 256 * kMiB;
+
+  void Meet() {
+    ++turn_;
+    ++meeting_.come;
+    while (meeting_.come < 2 * turn_) usleep(50);
+  }
+  static void Copy(void* to, const void* from, cudaStream_t stream, size_t bytes = kBytes) {
+    CHECK(cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
+                            stream));
+  }
+  CUdeviceptr Flag(int which, int rank) {
+    return reinterpret_cast<CUdeviceptr>(&meeting_.flags[which * 64 + rank * 32]);
+  }
+
+  void Time(const char* name, bool both, const std::function<void()>& enqueue) {
+    std::vector<double> rates;
+    for (int round = 0; round < 6; ++round) {
+      Meet();
+      const auto start = Clock::now();
+      if (both || rank_ == 0) enqueue();
+      CHECK(cudaDeviceSynchronize());
+      if (round > 1) rates.push_back(2.0 * kBytes / Seconds(start) / 1e9);
+      Meet();
+    }
+    if (rank_ == 0) std::printf("two processes: %s: %.0f GB/s in all\n", name, Median(rates));
+  }
+
+  using Marks = std::function<void(const char*, cudaStream_t)>;
+
+  // While a kernel keeps every SM of both GPUs: which operations end?
+  void Full(const char* name, const std::function<void(const Marks&)>& enqueue) {
+    int sms = 0;
+    CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, rank_));
+    *go_ = 0;
+    Meet();
+    Spin<<<sms * 2, 1024, 0, streams_[5]>>>(go_, 3'000'000'000ULL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Meet();
+    ++value_;
+    std::vector<std::pair<const char*, cudaEvent_t>> events;
+    enqueue([&](const char* label, cudaStream_t stream) {
+      events.emplace_back(label, nullptr);
+      CHECK(cudaEventCreateWithFlags(&events.back().second, cudaEventDisableTiming));
+      CHECK(cudaEventRecord(events.back().second, stream));
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::string done;
+    for (const auto& [label, event] : events) {
+      done += std::string(", ") + label + (cudaEventQuery(event) == cudaSuccess ? "" : ": NOT DONE");
+    }
+    const bool spinning = cudaStreamQuery(streams_[5]) == cudaErrorNotReady;
+    std::printf("every SM spins%s, rank %d, %s%s\n", spinning ? "" : " (NOT ANY MORE)", rank_, name,
+                done.c_str());
+    *static_cast<volatile uint32_t*>(go_) = 1;
+    CHECK(cudaDeviceSynchronize());
+    Meet();
+  }
+
+  void WriteFlag(int which, cudaStream_t stream) {
+    CHECK(cuStreamWriteValue32(stream, Flag(which, rank_), value_, 0));
+  }
+  void WaitFlag(int which, cudaStream_t stream) {
+    CHECK(cuStreamWaitValue32(stream, Flag(which, 1 - rank_), value_, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+
+  void AllFull() {
+    const auto push = [&](cudaStream_t stream) { Copy(their_in_, out_, stream); };
+    const auto pull = [&](cudaStream_t stream) { Copy(in_, their_out_, stream); };
+    const cudaStream_t own = streams_[0];
+    const auto exchange = [&](const Marks& mark, bool late) {
+      if (late && rank_ == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      WriteFlag(0, own);
+      mark("write", own);
+      WaitFlag(0, own);
+      mark("wait", own);
+      push(own);
+      mark("push", own);
+      WriteFlag(1, own);
+      WaitFlag(1, own);
+      mark("all", own);
+    };
+    Full("in one stream", [&](const Marks& mark) { exchange(mark, false); });
+    Full("in one stream, rank 1 late", [&](const Marks& mark) { exchange(mark, true); });
+    Full("pull", [&](const Marks& mark) {
+      pull(own);
+      mark("pull", own);
+    });
+    Full("pull behind a wait", [&](const Marks& mark) {
+      WriteFlag(0, own);
+      WaitFlag(0, own);
+      mark("wait", own);
+      pull(own);
+      mark("pull", own);
+      WriteFlag(1, own);
+      mark("write", own);
+    });
+    const auto forked = [&](const Marks& mark, cudaStream_t other, bool pulls, bool flags) {
+      cudaEvent_t fork = nullptr;
+      cudaEvent_t join = nullptr;
+      CHECK(cudaEventCreateWithFlags(&fork, cudaEventDisableTiming));
+      CHECK(cudaEventCreateWithFlags(&join, cudaEventDisableTiming));
+      CHECK(cudaEventRecord(fork, own));
+      CHECK(cudaStreamWaitEvent(other, fork, 0));
+      mark("forked", other);
+      if (flags) {
+        WriteFlag(pulls ? 0 : 2, own);
+        WaitFlag(pulls ? 0 : 2, other);
+        mark("wait", other);
+      }
+      pulls ? pull(other) : push(other);
+      mark(pulls ? "pull" : "push", other);
+      if (flags) {
+        WriteFlag(pulls ? 1 : 3, other);
+        mark("write", other);
+      }
+      CHECK(cudaEventRecord(join, other));
+      CHECK(cudaStreamWaitEvent(own, join, 0));
+      mark("joined", own);
+    };
+    Full("push, forked", [&](const Marks& mark) { forked(mark, streams_[1], false, false); });
+    Full("pull, forked", [&](const Marks& mark) { forked(mark, streams_[1], true, false); });
+    Full("push, forked, flags", [&](const Marks& mark) { forked(mark, streams_[1], false, true); });
+    Full("pull, forked, flags", [&](const Marks& mark) { forked(mark, streams_[1], true, true); });
+    const auto both = [&](const Marks& mark, cudaStream_t one, cudaStream_t other) {
+      forked(mark, one, true, true);
+      forked(mark, other, false, true);
+    };
+    Full("pull and push, forked", [&](const Marks& mark) { both(mark, streams_[1], streams_[2]); });
+    Full("pull and push, forked, new streams", [&](const Marks& mark) {
+      const std::vector<cudaStream_t> made = NewStreams(2, false);
+      both(mark, made[0], made[1]);
+    });
+  }
+
+  Meeting& meeting_;
+  int rank_ = 0;
+  int turn_ = 0;
+  uint32_t value_ = 0;
+  char* in_ = nullptr;
+  char* out_ = nullptr;
+  void* their_in_ = nullptr;
+  void* their_out_ = nullptr;
+  uint32_t* go_ = nullptr;
+  std::vector<cudaStream_t> streams_;
+};
+
+void Processes() {
+  void* memory = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory == MAP_FAILED ? 1 : 0);
+  Party(new (memory) Meeting()).Run();
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string what = count > 1 ? words[1] : "all";
+  if (what == "processes") {
+    Processes();
+    return 0;
+  }
   if (what == "handles") {
     Handles();
     return 0;
@@ -426,7 +866,9 @@ int main(int count, char** words) {
   if (what == "all" || what == "streams") Streams(machine);
   if (what == "all" || what == "operations") Operations(machine);
   if (what == "all" || what == "sms") FullSms(machine);
+  if (what == "all" || what == "pairs") Pairs(machine);
   if (what == "all" || what == "queues") Queues(machine);
+  if (what == "all" || what == "blocked") Blocked(machine);
   if (what == "all" || what == "calls") Calls(machine);
   return 0;
 }
