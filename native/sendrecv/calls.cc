@@ -2,10 +2,12 @@
 #include "sendrecv/calls.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -20,8 +22,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a group looks for receivers before it decides without them.
+// How long a group looks for receivers before it decides without them: in any case, and at most.
 constexpr auto kMoment = std::chrono::microseconds(50);
+constexpr auto kMostMoment = std::chrono::milliseconds(5);
+// Of a copy engine between two GPUs of the fast kind. A slower one takes longer.
+constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
 // "2 sends, 2 receives, 134217728 bytes".
 std::string WordsOf(const CallGroup& group) {
@@ -58,6 +63,53 @@ Way WayOf(Reach reach) {
   return Way::kNoMemory;
 }
 
+nccl::Result CallOne(const Call& call, const Native& native) {
+  return call.role == Role::kSender
+             ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
+             : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
+}
+
+nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result result) {
+  if (!group.grouped) return result;
+  const nccl::Result ended = native.GroupEnd();
+  return result == abi::kSuccess ? ended : result;
+}
+
+// Small messages alone, of one communicator in one stream: nobody decides anything of them, and
+// they are to be as fast as without us. Nothing: others are in the group, or something is wrong.
+std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& native) {
+  constexpr size_t kMost = 16;
+  const Call& first = group.calls.front();
+  Communicator& communicator = *first.communicator;
+  if (group.calls.size() > kMost) return {};
+  const std::scoped_lock lock(communicator.mutex());
+  if (communicator.troubled()) return {};
+  std::array<int, kMost> all = {};
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < group.calls.size(); ++i) {
+    const Call& call = group.calls[i];
+    if (call.communicator != first.communicator || call.stream != first.stream) return {};
+    if (call.bytes() >= std::min(communicator.FloorOf(call.peer), communicator.options().from)) {
+      return {};
+    }
+    all[i] = call.peer;
+    bytes += call.bytes();
+  }
+  const std::span<const int> peers(all.data(), group.calls.size());
+  communicator.BeginNative(peers);
+  nccl::Result result = abi::kSuccess;
+  for (const Call& call : group.calls) {
+    const Port* const port = communicator.FindPort(call.peer, call.role, false);
+    if (port != nullptr) port->end->Pass();
+    const nccl::Result called = CallOne(call, native);
+    if (called != abi::kSuccess && called != abi::kInProgress) result = called;
+  }
+  result = EndGroup(group, native, result);
+  communicator.Enqueued({.stream = first.stream, .ours = false, .native = peers});
+  TheCounts().Add(Way::kSmall, bytes, group.calls.size());
+  return result;
+}
+
 class Run {
  public:
   Run(const CallGroup& group, const Native& native) : group_(group), native_(native) {}
@@ -77,9 +129,10 @@ class Run {
     }
     const std::string trouble = Enqueue();
     for (size_t i = 0; i < batches_.size(); ++i) {
-      // Also what was begun and not ended. What is captured runs when nobody knows, and its events
-      // may not be asked.
-      if (!captured_[i]) owners_[i]->Used(batches_[i].stream);
+      // Also what was begun and not ended.
+      owners_[i]->Enqueued({.stream = batches_[i].stream,
+                            .ours = ours_.empty() || ours_[i],
+                            .native = native_peers_[i]});
     }
     // Nothing, or what NCCL says.
     return trouble.empty() ? result_ : Fail(trouble, ResultOf());
@@ -98,7 +151,7 @@ class Run {
     Communicator& communicator = *call.communicator;
     // Lanes begin with the first message that needs one, on both sides.
     return communicator.FindPort(call.peer, call.role,
-                                 call.bytes() >= communicator.options().floor);
+                                 call.bytes() >= communicator.FloorOf(call.peer));
   }
 
   void Prepare() {
@@ -108,31 +161,26 @@ class Run {
       const Call& call = group_.calls[turn];
       Communicator& communicator = *call.communicator;
       Port* const port = PortOf(call);
+      const size_t batch = BatchOf(call);
       if (port == nullptr) {
         without_.push_back(turn);
-        const bool small = call.bytes() < communicator.options().floor;
+        const bool small = call.bytes() < communicator.options().from;
         TheCounts().Add(small ? Way::kSmall : Way::kElsewhere, call.bytes());
         continue;
       }
       const auto peer = std::pair(&communicator, call.peer);
       if (Add(&looked, peer) + 1 == looked.size()) communicator.LookAt(call.peer);
-      const size_t batch = BatchOf(call);
       batches_[batch].messages.push_back(MessageOf(call, port, turn, batch));
     }
   }
 
-  std::optional<size_t> KnownBatchOf(const Call& call) const {
+  size_t BatchOf(const Call& call) {
     for (size_t i = 0; i < batches_.size(); ++i) {
       if (owners_[i] == call.communicator.get() && batches_[i].stream == call.stream) return i;
     }
-    return {};
-  }
-
-  size_t BatchOf(const Call& call) {
-    const std::optional<size_t> known = KnownBatchOf(call);
-    if (known) return *known;
     owners_.push_back(call.communicator.get());
     ways_.emplace_back();
+    native_peers_.emplace_back();
     captured_.push_back(call.communicator->driver().Capturing(call.stream));
     batches_.push_back(
         {.messages = {}, .stream = call.stream, .driver = &call.communicator->driver()});
@@ -145,7 +193,7 @@ class Run {
                        .turn = turn,
                        .address = reinterpret_cast<DeviceAddress>(call.buffer),
                        .bytes = call.bytes()};
-    message.small = message.bytes < communicator.options().floor;
+    message.small = message.bytes < communicator.FloorOf(call.peer);
     message.captured = captured_[batch];
     Way way = Way::kPushed;
     if (message.small || message.bytes < communicator.options().from) {
@@ -157,6 +205,7 @@ class Run {
       message.allocation = found.number;
       message.offset = found.offset;
       way = WayOf(found.reach);
+      if (way == Way::kPushed && port->end->IsFresh()) way = Way::kFirst;
       if (way == Way::kPushed && communicator.options().dry_run) way = Way::kDry;
     }
     message.possible = way == Way::kPushed;
@@ -166,13 +215,18 @@ class Run {
 
   // Empty: well.
   std::string Enqueue() {
-    Clock::time_point until;
+    std::optional<Clock::time_point> began;
     const Surroundings surroundings = {
         .policy = communicators_.front()->options().policy,
         .moment =
-            [&] {
-              if (until == Clock::time_point()) until = Clock::now() + kMoment;
-              return Clock::now() < until;
+            [&](uint64_t bytes) {
+              const auto now = Clock::now();
+              if (!began) began = now;
+              const auto waited = now - *began;
+              if (waited < kMoment) return true;
+              std::this_thread::yield();
+              const auto more = std::chrono::microseconds(bytes / kBytesPerMicrosecond);
+              return waited < std::min<Clock::duration>(kMoment + more, kMostMoment);
             },
         .pause = [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); },
         .others = group_.others || !without_.empty(),
@@ -185,6 +239,13 @@ class Run {
     if (!Tie() || !Sum()) return "CUDA refused an operation";
     const Outcome outcome = RunGroup(batches_, surroundings);
     Count(outcome);
+    if (outcome.error.empty()) {
+      for (const std::vector<Outcome::Way>& ways : outcome.ways) {
+        ours_.push_back(!checked_.empty() || std::ranges::any_of(ways, [](Outcome::Way way) {
+          return way.path != Path::kNative;
+        }));
+      }
+    }
     cause_ = outcome.cause;
     if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
     if (result_ != abi::kSuccess) return "";
@@ -251,7 +312,8 @@ class Run {
     return std::ranges::all_of(communicators_, [&](Communicator* communicator) {
       std::vector<Stream> streams;
       for (size_t i = 0; i < batches_.size(); ++i) {
-        if (owners_[i] == communicator) streams.push_back(batches_[i].stream);
+        const bool ours = owners_[i] == communicator && !batches_[i].messages.empty();
+        if (ours) streams.push_back(batches_[i].stream);
       }
       return streams.size() < 2 || communicator->Tie(streams);
     });
@@ -267,34 +329,20 @@ class Run {
     }
     std::ranges::sort(turns);
     for (const size_t turn : turns) {
-      group_.calls[turn].communicator->BeginNative(group_.calls[turn].peer);
-    }
-    const nccl::Result result = CallNative(turns);
-    for (const size_t turn : turns) {
       const Call& call = group_.calls[turn];
-      call.communicator->EndNative(call.peer, call.stream, IsCaptured(call));
+      call.communicator->BeginNative({&call.peer, 1});
+      Add(&native_peers_[BatchOf(call)], call.peer);
     }
-    return result;
+    return CallNative(turns);
   }
 
   nccl::Result CallNative(const std::vector<size_t>& turns) {
     nccl::Result result = abi::kSuccess;
     for (const size_t turn : turns) {
-      const Call& call = group_.calls[turn];
-      const nccl::Result called =
-          call.role == Role::kSender
-              ? native_.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
-              : native_.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
+      const nccl::Result called = CallOne(group_.calls[turn], native_);
       if (called != abi::kSuccess && called != abi::kInProgress) result = called;
     }
-    if (!group_.grouped) return result;
-    const nccl::Result ended = native_.GroupEnd();
-    return result == abi::kSuccess ? ended : result;
-  }
-
-  bool IsCaptured(const Call& call) const {
-    const std::optional<size_t> batch = KnownBatchOf(call);
-    return batch ? captured_[*batch] : call.communicator->driver().Capturing(call.stream);
+    return EndGroup(group_, native_, result);
   }
 
   void Count(const Outcome& outcome) {
@@ -344,10 +392,12 @@ class Run {
   const Native& native_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;
-  std::vector<Communicator*> owners_;   // by batch
-  std::vector<bool> captured_;          // by batch
-  std::vector<std::vector<Way>> ways_;  // by batch and message: what would be, or why not
-  std::vector<size_t> without_;         // turns of calls that no lane leads to
+  std::vector<Communicator*> owners_;           // by batch
+  std::vector<bool> captured_;                  // by batch
+  std::vector<bool> ours_;                      // by batch, if all went well
+  std::vector<std::vector<int>> native_peers_;  // by batch: of messages that NCCL carries
+  std::vector<std::vector<Way>> ways_;          // by batch and message: what would be, or why not
+  std::vector<size_t> without_;                 // turns of calls that no lane leads to
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
   bool called_ = false;
@@ -358,7 +408,11 @@ class Run {
 
 nccl::Result RunCalls(const CallGroup& group, const Native& native) {
   std::optional<Range> range;
-  if (Range::Seen()) range.emplace(WordsOf(group));
+  if (Range::Seen()) {
+    range.emplace(WordsOf(group));
+  } else if (const auto result = RunSmall(group, native)) {
+    return *result;
+  }
   return Run(group, native).Go();
 }
 

@@ -17,9 +17,13 @@ namespace nccltune::sendrecv {
 namespace {
 
 uint64_t AgreementOf(const Options& options) {
-  return ContentHash(std::to_string(options.floor) + (options.dry_run ? " dry" : "") +
-                     (options.verify ? " verify" : ""));
+  return ContentHash(std::string(options.dry_run ? "dry" : "") + (options.verify ? " verify" : ""));
 }
+
+// Between events behind messages that are NCCL's alone.
+constexpr auto kEventEvery = std::chrono::milliseconds(1);
+// A context that has not done all that it had to when a peer was gone may be waiting for it.
+constexpr auto kStuck = std::chrono::seconds(5);
 
 // Another process's GPU may be out of sight; then mapping its memory will tell.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
@@ -82,6 +86,7 @@ struct Communicator::Peer {
   }
 
   size_t place;
+  uint64_t floor = 0;
   Imports imports;
   std::array<std::unique_ptr<Way>, 2> ways;  // by our role
 };
@@ -107,6 +112,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   card.context = reinterpret_cast<uint64_t>(made->driver_->context());
   card.gpu = made->driver_->uuid();
   card.agreement = AgreementOf(options);
+  card.from = options.from;
   made->mailbox_ = Mailbox::Open(made->segment_->name(), *place);
   if (made->mailbox_ != nullptr) {
     made->inbox_ =
@@ -172,7 +178,9 @@ std::unique_ptr<Communicator::Peer> Communicator::PeerAt(int rank, size_t place)
     kind = Imports::Kind::kNone;
   }
   if (kind == Imports::Kind::kNone) Info("no peer access to the GPU of " + who);
-  return std::make_unique<Peer>(place, *driver_, card, place_, kind, inbox_.get());
+  auto peer = std::make_unique<Peer>(place, *driver_, card, place_, kind, inbox_.get());
+  peer->floor = std::min(options_.from, card.from);
+  return peer;
 }
 
 Communicator::Peer* Communicator::FindPeer(int rank) {
@@ -185,6 +193,11 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
     watched_[rank].place = peer->place;
   }
   return peer.get();
+}
+
+uint64_t Communicator::FloorOf(int peer) {
+  const Peer* const found = FindPeer(peer);
+  return found == nullptr ? UINT64_MAX : found->floor;
 }
 
 Port* Communicator::FindPort(int rank, Role role, bool make) {
@@ -213,6 +226,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   made->port.resolve = [peer](uint64_t allocation, uint64_t offset) {
     return peer->imports.Resolve(allocation, offset);
   };
+  made->port.nearby = segment_->memory().cards[peer->place].process == getpid();
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
   made->port.name = sends ? mine + " to " + other : other + " to " + mine;
@@ -242,7 +256,9 @@ Communicator::Checked Communicator::NextChecked(int peer, Role role) {
   return {.verifier = verifier_.get(), .sums = way.sums, .number = ++way.checked};
 }
 
-void Communicator::LookAt(int peer) { peers_.at(peer)->imports.Look(); }
+void Communicator::LookAt(int peer) {
+  peers_.at(peer)->imports.Look([this] { return EverythingIsOver(); });
+}
 
 bool Communicator::IsInUse(uint64_t allocation) const {
   return std::ranges::any_of(peers_, [&](const auto& each) {
@@ -265,12 +281,6 @@ Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
   return offers_->Find(address, bytes, peers_.at(peer)->place);
 }
 
-void Communicator::Used(Stream stream) {
-  Event& event = used_[stream];
-  if (event == nullptr) event = driver_->NewEvent();
-  if (event == nullptr || !driver_->Record(event, stream)) lost_ = true;
-}
-
 bool Communicator::Tie(const std::vector<Stream>& streams) {
   while (ties_.size() < streams.size()) {
     ties_.push_back(driver_->NewEvent());
@@ -288,10 +298,10 @@ bool Communicator::Tie(const std::vector<Stream>& streams) {
 }
 
 bool Communicator::EverythingIsOver() {
+  const std::scoped_lock lock(lanes_mutex_);
   if (lost_) return false;
-  const bool used = std::ranges::all_of(used_, [&](const auto& each) {
-    return each.second == nullptr || driver_->HasHappened(each.second);
-  });
+  const bool used = std::ranges::all_of(
+      used_, [&](const auto& each) { return driver_->HasHappened(each.second.moment.get()); });
   return used && std::ranges::all_of(peers_, [&](const auto& each) {
            return each.second == nullptr || each.second->IsOver(*driver_);
          });
@@ -305,11 +315,7 @@ bool Communicator::Close() {
   for (const auto& [rank, peer] : peers_) {
     if (peer != nullptr) peer->GiveBack(driver_.get());
   }
-  for (const auto& [stream, event] : used_) {
-    if (event != nullptr) driver_->DeleteEvent(event);
-  }
   for (Event event : ties_) driver_->DeleteEvent(event);
-  used_.clear();
   ties_.clear();
   peers_.clear();
   offers_.reset();
@@ -317,35 +323,67 @@ bool Communicator::Close() {
   inbox_.reset();
   mailbox_.reset();
   const std::scoped_lock lanes(lanes_mutex_);
-  for (const auto& [rank, peer] : watched_) {
-    if (peer.last != nullptr) driver_->DeleteEvent(peer.last);
-  }
+  used_.clear();
   watched_.clear();
+  for (Event event : idle_) driver_->DeleteEvent(event);
+  idle_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);
   segment_.reset();
   return true;
 }
 
-void Communicator::BeginNative(int peer) {
+void Communicator::BeginNative(std::span<const int> peers) {
   const std::scoped_lock lock(lanes_mutex_);
-  const auto found = watched_.find(peer);
-  if (found != watched_.end()) found->second.calling = true;
+  for (const int peer : peers) {
+    const auto found = watched_.find(peer);
+    if (found != watched_.end()) found->second.calling = true;
+  }
 }
 
-void Communicator::EndNative(int peer, Stream stream, bool captured) {
+Communicator::Moment Communicator::NewMoment() {
+  Event event = nullptr;
+  if (idle_.empty()) {
+    event = driver_->NewEvent();
+  } else {
+    event = idle_.back();
+    idle_.pop_back();
+  }
+  if (event == nullptr) return nullptr;
+  return {event, [this](Event unused) { idle_.push_back(unused); }};
+}
+
+void Communicator::Enqueued(const Part& part) {
   const std::scoped_lock lock(lanes_mutex_);
-  const auto found = watched_.find(peer);
-  if (found == watched_.end()) return;
-  Watched& with = found->second;
-  with.calling = false;
+  for (const int peer : part.native) {
+    const auto found = watched_.find(peer);
+    if (found == watched_.end()) continue;
+    found->second.calling = false;
+    found->second.native[part.stream] = nullptr;
+  }
+  const auto now = Clock::now();
+  Used& used = used_[part.stream];
+  if (!part.ours && now - used.at < kEventEvery) return;
   // A graph runs when nobody knows, and its events may not be asked.
-  if (captured) return;
-  if (with.last == nullptr) with.last = driver_->NewEvent();
-  if (with.last != nullptr) driver_->Record(with.last, stream);
+  if (driver_->Capturing(part.stream)) {
+    for (auto& [rank, peer] : watched_) peer.native.erase(part.stream);
+    return;
+  }
+  Moment moment = NewMoment();
+  if (moment == nullptr || !driver_->Record(moment.get(), part.stream)) {
+    lost_ = true;
+    return;
+  }
+  used = {.moment = moment, .at = now};
+  for (auto& [rank, peer] : watched_) {
+    const auto found = peer.native.find(part.stream);
+    // Also of earlier ones: a moment of theirs that is still to come is not later than this one.
+    if (found != peer.native.end() && found->second == nullptr) found->second = moment;
+  }
 }
 
 void Communicator::Fail(const std::string& why, nccl::Result result) {
   if (failure_.why.empty()) failure_ = {.why = why, .result = result};
+  troubled_.store(true);
 }
 
 void Communicator::Break(const std::string& why) {
@@ -382,6 +420,14 @@ void Communicator::LookAfter(bool processes) {
     if (!peer.gone.empty() || !HasGone(peer, processes, &why)) continue;
     peer.gone = "rank " + std::to_string(rank);
     peer.gone += why;
+    peer.at = Clock::now();
+    troubled_.store(true);
+    const bool unknown =
+        std::ranges::any_of(peer.native, [](const auto& each) { return each.second == nullptr; });
+    if (unknown) peer.everything = NewMoment();
+    if (peer.everything != nullptr && !driver_->RecordAll(peer.everything.get())) {
+      peer.everything = nullptr;
+    }
     bool open = false;
     for (const auto& [lane, name] : peer.lanes) {
       open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
@@ -400,9 +446,13 @@ void Communicator::Watch() {
   LookAfter(true);
 }
 
-// NCCL may wait for it for ever.
+// NCCL may wait for it for ever. Of a peer that is gone.
 bool Communicator::WaitsFor(const Watched& peer) {
-  return peer.calling || (peer.last != nullptr && !driver_->HasHappened(peer.last));
+  const bool stuck = peer.everything != nullptr && Clock::now() - peer.at > kStuck &&
+                     !driver_->HasHappened(peer.everything.get());
+  return peer.calling || std::ranges::any_of(peer.native, [&](const auto& each) {
+           return each.second == nullptr ? stuck : !driver_->HasHappened(each.second.get());
+         });
 }
 
 Communicator::Trouble Communicator::Failure() {

@@ -7,11 +7,13 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,10 +28,9 @@
 
 namespace nccltune::sendrecv {
 
-// `floor` and the modes must be alike on two ranks, or NCCL carries all between them.
+// The modes must be alike on two ranks, or NCCL carries all between them.
 struct Options {
-  uint64_t floor = uint64_t{256} << 10;  // below, messages are not even counted
-  uint64_t from = uint64_t{2} << 20;     // the copy engine's
+  uint64_t from = uint64_t{2} << 20;  // bytes of messages that are worth a copy engine
   Policy policy;
   bool dry_run = false;
   bool verify = false;
@@ -37,6 +38,8 @@ struct Options {
 
 class Communicator {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Before NCCL makes the communicator, on the context that it will use. `key`: see Segment.
   // `rank`: -1 where it is not known yet. Null: NCCL carries all, and `why` says why.
   static std::shared_ptr<Communicator> Join(std::string_view key, int rank, const Options& options,
@@ -57,6 +60,9 @@ class Communicator {
   struct Peer;
   // `make`: where there is none yet.
   Port* FindPort(int peer, Role role, bool make);
+  // Bytes from which on messages between the two have slots: what the lower of both thinks is worth
+  // a copy engine.
+  uint64_t FloorOf(int peer);
   // Where contents are checked: the number of the port's next message, which the peer counts alike,
   // and its sums.
   struct Checked {
@@ -68,8 +74,6 @@ class Communicator {
   // Maps what the peer has offered meanwhile.
   void LookAt(int peer);
   Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
-  // So that it is known when all is over.
-  void Used(Stream stream);
   // Each of the streams waits for what the others have so far.
   bool Tie(const std::vector<Stream>& streams);
 
@@ -77,9 +81,19 @@ class Communicator {
   // waits.
   bool Close();
 
-  // Around a call of NCCL with messages to or from the peer, and what it enqueued in the stream.
-  void BeginNative(int peer);
-  void EndNative(int peer, Stream stream, bool captured);
+  // Somebody is gone, or it has failed: noticed by the watcher, or whoever asked.
+  bool troubled() const { return troubled_.load(std::memory_order_relaxed); }
+  // Before a call of NCCL with messages to or from the peer.
+  void BeginNative(std::span<const int> peers);
+  // What a group has put into a stream.
+  struct Part {
+    Stream stream = nullptr;
+    bool ours = false;            // operations of ours
+    std::span<const int> native;  // peers of messages of NCCL's
+  };
+  // So that it is known when all is over. An event behind each small message of NCCL's would make
+  // it a third slower: one in a while is recorded, behind all before it.
+  void Enqueued(const Part& part);
 
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
@@ -108,10 +122,13 @@ class Communicator {
   int RankAt(size_t place);
   bool EverythingIsOver();
   bool IsInUse(uint64_t allocation) const;
+  // An event, which is used again when nobody asks for it any more.
+  using Moment = std::shared_ptr<void>;
   struct Watched;
   bool HasGone(const Watched& peer, bool processes, std::string* why);
   void LookAfter(bool processes);
   bool WaitsFor(const Watched& peer);
+  Moment NewMoment();
   void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;
@@ -129,11 +146,16 @@ class Communicator {
   std::mutex mutex_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
   std::unique_ptr<Verifier> verifier_;          // null: nothing is checked
-  std::map<Stream, Event> used_;
-  bool lost_ = false;  // nobody knows when all is over: nothing is given back
   std::vector<Event> ties_;
 
   std::mutex lanes_mutex_;
+  std::vector<Event> idle_;  // before what gives events back to it
+  struct Used {
+    Moment moment;
+    Clock::time_point at;
+  };
+  std::map<Stream, Used> used_;
+  bool lost_ = false;  // nobody knows when all is over: nothing is given back
   // A peer that was met.
   struct Watched {
     size_t place = 0;
@@ -141,10 +163,14 @@ class Communicator {
     std::string gone;                                        // why it is of no use any more
     // NCCL's messages with it.
     bool calling = false;
-    Event last = nullptr;
+    std::map<Stream, Moment> native;  // behind the last of them; null: no event is
+    // When it was gone: behind all that the context did.
+    Moment everything;
+    Clock::time_point at;
   };
   std::map<int, Watched> watched_;  // by rank
   Trouble failure_;
+  std::atomic<bool> troubled_ = false;
 };
 
 }  // namespace nccltune::sendrecv

@@ -10,6 +10,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
     "copy engine, staged",
     "NCCL: small",
     "NCCL: rank of another host, or that is not able",
+    "NCCL: first message from one rank to another",
     "NCCL: sent before it was received",
     "NCCL: decided by the peer",
     "NCCL: captured in a graph, or behind one that is",
@@ -31,9 +32,9 @@ Counts& TheCounts() {
   return counts;
 }
 
-void Counts::Add(Way way, uint64_t bytes) {
+void Counts::Add(Way way, uint64_t bytes, uint64_t messages) {
   Counter& counter = counters_[static_cast<size_t>(way)];
-  counter.messages.fetch_add(1, std::memory_order_relaxed);
+  counter.messages.fetch_add(messages, std::memory_order_relaxed);
   counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 

@@ -21,6 +21,7 @@ enum class Way : uint8_t {
   // By NCCL.
   kSmall,      // below the size from which on a copy engine is faster
   kElsewhere,  // to a rank of another host, or that is not able
+  kFirst,      // of its lane: NCCL connects the two ranks
   kEager,      // sent before it is received, and small enough for NCCL's buffers
   kPeer,       // the peer decided
   kCaptured,   // of a graph, or behind one
@@ -45,7 +46,7 @@ class Counts {
     uint64_t bytes = 0;
   };
 
-  void Add(Way way, uint64_t bytes);
+  void Add(Way way, uint64_t bytes, uint64_t messages = 1);
   Both Of(Way way) const;
 
   // A line for each way that was taken; empty: none was.

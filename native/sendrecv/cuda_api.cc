@@ -83,6 +83,7 @@ Opened OpenOnce() {
   reader.Read("cuIpcOpenMemHandle_v2", &api.IpcOpenMemHandle);
   reader.Read("cuIpcCloseMemHandle", &api.IpcCloseMemHandle);
   reader.Read("cuGetErrorName", &api.GetErrorName);
+  reader.MayRead("cuCtxRecordEvent", &api.CtxRecordEvent);
   reader.MayRead("cuMemRetainAllocationHandle", &api.MemRetainAllocationHandle);
   reader.MayRead("cuMemGetAllocationPropertiesFromHandle",
                  &api.MemGetAllocationPropertiesFromHandle);

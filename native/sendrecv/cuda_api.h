@@ -121,6 +121,7 @@ struct Api {
   Result (*IpcOpenMemHandle)(Pointer* address, IpcMemory handle, unsigned flags);
   Result (*IpcCloseMemHandle)(Pointer address);
   Result (*GetErrorName)(Result result, const char** name);
+  Result (*CtxRecordEvent)(Context context, Event event);  // null before CUDA 12.5
   // Virtual memory management; each null where the driver lacks it.
   Result (*MemRetainAllocationHandle)(Memory* memory, void* address);
   Result (*MemGetAllocationPropertiesFromHandle)(MemoryProperties* properties, Memory memory);

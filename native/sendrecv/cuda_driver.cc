@@ -33,18 +33,22 @@ std::string Lacks(const cu::Api& api, cu::Device device) {
 
 }  // namespace
 
-InContext::InContext(const cu::Api& api, cu::Context context) : api_(api) {
-  api_.ThreadExchangeStreamCaptureMode(&mode_);
+Current::Current(const cu::Api& api, cu::Context context) : api_(api) {
   cu::Context current = nullptr;
   if (api_.CtxGetCurrent(&current) == cu::kSuccess && current == context) return;
   pushed_ = api_.CtxPushCurrent(context) == cu::kSuccess;
 }
 
-InContext::~InContext() {
+Current::~Current() {
   cu::Context popped = nullptr;
   if (pushed_) api_.CtxPopCurrent(&popped);
+}
+
+InContext::InContext(const cu::Api& api, cu::Context context) : api_(api), current_(api, context) {
   api_.ThreadExchangeStreamCaptureMode(&mode_);
 }
+
+InContext::~InContext() { api_.ThreadExchangeStreamCaptureMode(&mode_); }
 
 cu::Context PrimaryContext(const cu::Api& api, int device) {
   cu::Device number = 0;
@@ -106,36 +110,41 @@ void CudaDriver::DeleteEvent(Event event) {
 }
 
 bool CudaDriver::Record(Event event, Stream stream) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   return Well(api_.EventRecord(event, stream));
 }
 
 bool CudaDriver::WaitEvent(Stream stream, Event event) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   return Well(api_.StreamWaitEvent(stream, event, 0));
 }
 
 bool CudaDriver::Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   return Well(api_.MemcpyDtoDAsync(to, from, bytes, stream));
 }
 
 bool CudaDriver::WriteValue(Stream stream, Flag& flag, uint32_t value) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   // By default behind a fence for the whole system: bytes before flags.
   return Well(api_.StreamWriteValue32(stream, AddressOf(flag), value, 0));
 }
 
 bool CudaDriver::WaitValue(Stream stream, Flag& flag, uint32_t value) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   return Well(api_.StreamWaitValue32(stream, AddressOf(flag), value, cu::kWaitGreaterOrEqual));
 }
 
 bool CudaDriver::Capturing(Stream stream) {
-  const InContext in(api_, context_);
+  const Current in(api_, context_);
   int status = cu::kCaptureNone;
   // The legacy stream refuses to say while another one is under capture.
   return api_.StreamIsCapturing(stream, &status) != cu::kSuccess || status != cu::kCaptureNone;
+}
+
+bool CudaDriver::RecordAll(Event event) {
+  const InContext in(api_, context_);
+  return api_.CtxRecordEvent != nullptr && api_.CtxRecordEvent(context_, event) == cu::kSuccess;
 }
 
 // An error of the context is no reason to wait on.

@@ -15,8 +15,21 @@
 
 namespace nccltune::sendrecv {
 
-// Makes a context the current one of the thread as long as it lives, in which a capture somewhere
-// forbids nothing: what is done here is no part of it, and would end it otherwise.
+// Makes a context the current one of the thread as long as it lives. Enough for what is enqueued.
+class Current {
+ public:
+  Current(const cu::Api& api, cu::Context context);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const cu::Api& api_;
+  bool pushed_ = false;
+};
+
+// And a capture somewhere forbids nothing in it: what is done here is no part of that, and would
+// end it otherwise.
 class InContext {
  public:
   InContext(const cu::Api& api, cu::Context context);
@@ -26,8 +39,8 @@ class InContext {
 
  private:
   const cu::Api& api_;
-  bool pushed_ = false;
   int mode_ = cu::kCaptureRelaxed;
+  Current current_;
 };
 
 // The one of CUDA's runtime, kept for good. Null: there is none.
@@ -59,6 +72,8 @@ class CudaDriver final : public Driver {
   bool WaitValue(Stream stream, Flag& flag, uint32_t value) override;
   bool Capturing(Stream stream) override;
 
+  // Behind all that is in any stream of the context. False: the driver cannot (before CUDA 12.5).
+  bool RecordAll(Event event);
   // All that was enqueued, or was before the event was recorded, has run.
   bool IsOver(Stream stream);
   bool HasHappened(Event event);

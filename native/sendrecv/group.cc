@@ -54,13 +54,10 @@ class BatchWork {
     // As CUDA lets a caller wait whose queue is full.
     while (!end.HasRoom()) surroundings_.pause();
     if (end.broken()) return FailByPeer(message);
-    if (end.role() == Role::kSender) {
-      while (!end.Told() && surroundings_.moment()) {
-      }
-    }
-    const bool ready = end.Ready();
     const Circumstances circumstances = {
         .bytes = message.bytes, .possible = message.possible, .group_receives = receives_};
+    if (end.role() == Role::kSender) LookForReceiver(message, circumstances);
+    const bool ready = end.Ready();
     const Arrived arrived =
         end.Arrive(message.bytes, message.allocation, message.offset,
                    FirstDecides(end.role(), circumstances, surroundings_.policy));
@@ -80,6 +77,17 @@ class BatchWork {
   bool FailByPeer(const Message& message) {
     outcome_.cause = Outcome::Cause::kPeer;
     return Fail(message, "the communicator has failed");
+  }
+
+  // A GPU has one copy engine for all its peers. What is pulled from here is the work of the
+  // receiver's, which may have to push as well, while this one's has nothing to do: so a sender
+  // waits for its receiver as long as that would cost.
+  void LookForReceiver(const Message& message, const Circumstances& circumstances) {
+    const bool pulled =
+        FirstDecides(Role::kSender, circumstances, surroundings_.policy) == Verdict::kPull;
+    const uint64_t bytes = pulled && !message.port->nearby ? message.bytes : 0;
+    while (!message.port->end->Told() && surroundings_.moment(bytes)) {
+    }
   }
 
   // A slot is free when what had it is over, which nothing of this group is before it is enqueued.

@@ -35,7 +35,8 @@ struct Port {
   Event joined = nullptr;
   Event staging_joined = nullptr;
   Resolve resolve;
-  std::string name;  // "rank 3 to rank 5"
+  bool nearby = false;  // the peer is in this process, and may well wait for this very call
+  std::string name;     // "rank 3 to rank 5"
 };
 
 struct Message {
@@ -79,8 +80,9 @@ struct Outcome {
 
 struct Surroundings {
   Policy policy;
-  // Waits a moment for peers, and is asked whether there is still time for it. Never for long.
-  std::function<bool()> moment;
+  // Waits a moment for peers, and is asked whether there is still time for it. Never for long:
+  // `bytes` is what a wait may save of a copy engine's time, or 0.
+  std::function<bool(uint64_t bytes)> moment;
   // Waits until somebody else has done something, as long as it takes: a ring of messages is full.
   std::function<void()> pause;
   // NCCL has more to do in the group than what comes to `native`.

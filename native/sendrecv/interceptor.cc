@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -175,7 +176,12 @@ class SendRecv final : public Interceptor {
       if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
       group.others = false;
     }
-    return group.calls.empty() ? native().GroupEnd() : RunCalls(group, native());
+    if (group.calls.empty()) return native().GroupEnd();
+    const nccl::Result result = RunCalls(group, native());
+    // Room for the next one's.
+    group.calls.clear();
+    if (open.calls.calls.empty()) open.calls.calls.swap(group.calls);
+    return result;
   }
 
   void Work() noexcept override { OpenGroup::OfThread().calls.others = true; }
@@ -266,14 +272,27 @@ class SendRecv final : public Interceptor {
     {
       const std::unique_lock lock(mutex_);
       communicators_[*comm] = made;
+      ++changes_;
     }
     Watcher::Get().Add(made);
   }
 
-  Shared Find(nccl::Comm comm) {
+  const Shared& Find(nccl::Comm comm) {
+    // A thread asks for the same one again and again.
+    struct Last {
+      nccl::Comm comm = nullptr;
+      uint64_t changes = 0;
+      Shared communicator;
+    };
+    thread_local Last last;
+    const uint64_t changes = changes_.load(std::memory_order_acquire);
+    if (last.comm == comm && last.changes == changes) return last.communicator;
     const std::shared_lock lock(mutex_);
     const auto found = communicators_.find(comm);
-    return found == communicators_.end() ? nullptr : found->second;
+    last = {.comm = comm,
+            .changes = changes_.load(),
+            .communicator = found == communicators_.end() ? nullptr : found->second};
+    return last.communicator;
   }
 
   Shared Take(nccl::Comm comm) {
@@ -282,6 +301,7 @@ class SendRecv final : public Interceptor {
     if (found == communicators_.end()) return nullptr;
     Shared taken = std::move(found->second);
     communicators_.erase(found);
+    ++changes_;
     return taken;
   }
 
@@ -336,6 +356,7 @@ class SendRecv final : public Interceptor {
   const Options options_;
   std::shared_mutex mutex_;
   std::map<nccl::Comm, Shared> communicators_;
+  std::atomic<uint64_t> changes_ = 1;
   std::vector<Shared> ended_;
 };
 

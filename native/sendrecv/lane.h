@@ -94,6 +94,10 @@ class LaneEnd {
   // A message that is too small for a slot goes by.
   void Pass() { ++messages_; }
 
+  // No message had a slot yet. The first one is NCCL's, which connects two ranks with the first of
+  // its own: in groups that are alike on both sides, or never.
+  bool IsFresh() const { return numbers_ == 0; }
+
   // The next message is about to be told of: its slot is free. False: the peer is a whole ring of
   // messages behind, or its GPU is.
   bool HasRoom() const;

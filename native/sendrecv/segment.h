@@ -56,6 +56,7 @@ struct Card {
   cu::Uuid gpu = {};
   // Of settings that both must have alike.
   uint64_t agreement = 0;
+  uint64_t from = 0;  // bytes that it thinks are worth a copy engine
   // A share is new, or one is gone: counts.
   alignas(64) std::atomic<uint64_t> shares_changed = 0;
   std::array<Share, kShares> shares;
@@ -64,7 +65,7 @@ struct Card {
 // Read by all; the first page of the file and on.
 struct SegmentMemory {
   // Another layout has another name, so that two releases of ours do not meet.
-  static constexpr uint32_t kLayout = 2;
+  static constexpr uint32_t kLayout = 3;
 
   std::atomic<uint32_t> places = 0;  // taken
   enum LaneState : uint32_t { kUntouched, kThere, kNever };

@@ -11,6 +11,8 @@ namespace nccltune::sendrecv {
 namespace {
 
 constexpr auto kSweepEvery = std::chrono::seconds(1);
+// Bytes of a peer that it has freed and that are still mapped here.
+constexpr uint64_t kMostLate = uint64_t{1} << 30;
 
 // A handle may be opened once in a process for each GPU; communicators share what it gives.
 class OpenHandles {
@@ -109,12 +111,14 @@ Found Offers::Find(DeviceAddress address, uint64_t bytes, size_t peer) {
 
 Imports::~Imports() {
   for (const auto& [number, mapping] : mappings_) LetGo(mapping);
+  for (const Mapping& mapping : late_) LetGo(mapping);
   if (inbox_ != nullptr) inbox_->DropUnless(from_, [](uint64_t) { return false; });
 }
 
 Imports::Outcome Imports::Map(const Share& share, uint64_t number, Mapping* mapping) {
   if (kind_ == Kind::kNone) return Outcome::kRefused;
   if (share.chunks != 0) return MapChunks(share.chunks, number, mapping);
+  mapping->bytes = share.bytes;
   mapping->base = kind_ == Kind::kDirect ? share.base : TheHandles().Open(driver_, share.handle);
   return mapping->base != 0 ? Outcome::kMapped : Outcome::kRefused;
 }
@@ -126,22 +130,41 @@ Imports::Outcome Imports::MapChunks(size_t count, uint64_t number, Mapping* mapp
     return Outcome::kLater;
   }
   if (!delivery->refused) mapping->base = Chunks(driver_).Map(delivery->parts);
-  for (const ChunkMemory& part : delivery->parts) mapping->chunked += part.bytes;
+  for (const ChunkMemory& part : delivery->parts) mapping->bytes += part.bytes;
+  mapping->chunked = true;
   inbox_->Drop(from_, number);
   return mapping->base != 0 ? Outcome::kMapped : Outcome::kRefused;
 }
 
 void Imports::LetGo(const Mapping& mapping) {
-  if (mapping.chunked != 0) {
-    Chunks(driver_).Unmap(mapping.base, mapping.chunked);
+  if (mapping.chunked) {
+    Chunks(driver_).Unmap(mapping.base, mapping.bytes);
   } else if (kind_ == Kind::kByHandle) {
     TheHandles().Close(driver_, mapping.base);
   }
 }
 
-void Imports::Look() {
+void Imports::LetGoLater(const Mapping& mapping) {
+  if (mapping.chunked || kind_ != Kind::kByHandle) {
+    LetGo(mapping);
+    return;
+  }
+  late_.push_back(mapping);
+  late_bytes_ += mapping.bytes;
+}
+
+bool Imports::MakeRoom(const std::function<bool()>& quiet) {
+  if (late_bytes_ <= kMostLate) return true;
+  if (!quiet()) return false;
+  for (const Mapping& mapping : late_) LetGo(mapping);
+  late_.clear();
+  late_bytes_ = 0;
+  return true;
+}
+
+void Imports::Look(const std::function<bool()>& quiet) {
   const uint64_t changed = peer_.shares_changed.load();
-  if (changed == seen_) return;
+  if (changed == seen_ || !MakeRoom(quiet)) return;
   // What the peer has told of has come.
   if (inbox_ == nullptr || inbox_->Take()) seen_ = changed;
   std::map<uint64_t, Mapping> kept;
@@ -164,14 +187,14 @@ void Imports::Look() {
     const bool mapped = outcome == Outcome::kMapped;
     // Another one's by now: it is new at the next look.
     if (share.number.load() != number) {
-      if (mapped) LetGo(mapping);
+      if (mapped) LetGoLater(mapping);
       continue;
     }
     if (mapped) kept[number] = mapping;
     (mapped ? share.imported : share.refused).fetch_or(BitOf(place_));
   }
   for (const auto& [number, mapping] : mappings_) {
-    if (!kept.contains(number)) LetGo(mapping);
+    if (!kept.contains(number)) LetGoLater(mapping);
   }
   mappings_ = std::move(kept);
   if (inbox_ != nullptr) {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -73,21 +74,28 @@ class Imports {
   Imports(const Imports&) = delete;
   Imports& operator=(const Imports&) = delete;
 
-  // Maps what is new, lets go of what is gone.
-  void Look();
+  // Maps what is new, lets go of what is gone. A handle that is closed waits for all that the GPU
+  // does (driver 580), which may wait for what the caller does next: so it is closed with the rest,
+  // or when `quiet` says that nothing waits. Where a peer frees much and nothing is ever quiet, no
+  // more of its memory is mapped.
+  void Look(const std::function<bool()>& quiet);
   // 0: never seen.
   DeviceAddress Resolve(uint64_t number, uint64_t offset) const;
 
  private:
   struct Mapping {
     DeviceAddress base = 0;
-    uint64_t chunked = 0;  // bytes; 0: one of a legacy handle
+    uint64_t bytes = 0;
+    bool chunked = false;  // not one of a legacy handle
   };
   enum class Outcome : uint8_t { kMapped, kRefused, kLater };
 
   Outcome Map(const Share& share, uint64_t number, Mapping* mapping);
   Outcome MapChunks(size_t count, uint64_t number, Mapping* mapping);
   void LetGo(const Mapping& mapping);
+  void LetGoLater(const Mapping& mapping);
+  // There is room for more.
+  bool MakeRoom(const std::function<bool()>& quiet);
 
   const CudaDriver& driver_;
   Card& peer_;
@@ -97,6 +105,8 @@ class Imports {
   size_t from_;
   uint64_t seen_ = 0;
   std::map<uint64_t, Mapping> mappings_;  // by number
+  std::vector<Mapping> late_;             // that the peer has freed
+  uint64_t late_bytes_ = 0;
 };
 
 }  // namespace nccltune::sendrecv

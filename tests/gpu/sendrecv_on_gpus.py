@@ -78,7 +78,7 @@ def run(
         stats = Path(folder) / "stats"
         try:
             done = subprocess.run(
-                [*words, str(largest), how[0], "0", how[1]],
+                [*words, str(largest), how[0], "0", how[1], "single"],
                 env=environment(args, stats),
                 capture_output=True,
                 text=True,

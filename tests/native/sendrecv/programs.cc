@@ -32,14 +32,22 @@ void Delay(std::mt19937_64& random, uint64_t eager, const std::vector<Sent>& mes
 }
 
 std::vector<Step> Grouped(std::mt19937_64& random, const Program& program,
-                          const std::vector<Call>& calls, bool mixed) {
+                          const std::vector<Call>& calls, const Kind& kind) {
   std::vector<Step> steps;
   for (size_t i = 0; i < calls.size();) {
     const size_t count =
         std::min<size_t>(calls.size() - i, random() % 3 == 0 ? 1 + random() % 4 : 1);
     Step step = {.stream = random() % program.streams, .calls = {}};
     const auto comm_of = [&](size_t k) { return program.messages[calls[i + k].message].comm; };
-    for (size_t k = 0; k < count && (mixed || comm_of(k) == comm_of(0)); ++k) {
+    const auto repeats = [&](const Call& call) {
+      return std::any_of(step.calls.begin(), step.calls.end(), [&](const Call& other) {
+        return other.role == call.role &&
+               SameLane(program.messages[other.message], program.messages[call.message]);
+      });
+    };
+    for (size_t k = 0; k < count; ++k) {
+      if (!kind.mixed && comm_of(k) != comm_of(0)) break;
+      if (kind.single && repeats(calls[i + k])) break;
       step.calls.push_back(calls[i + k]);
     }
     // Of two lanes any may be named first.
@@ -101,7 +109,7 @@ Program RandomProgram(std::mt19937_64& random, size_t messages, bool eager, cons
   }
   for (size_t rank = 0; rank < program.ranks; ++rank) {
     if (eager) Delay(random, kind.eager, program.messages, &calls[rank]);
-    program.steps.push_back(Grouped(random, program, calls[rank], kind.mixed));
+    program.steps.push_back(Grouped(random, program, calls[rank], kind));
   }
   return program;
 }

@@ -51,6 +51,8 @@ struct Kind {
   // A group may have messages of several communicators. NCCL has a kernel for each, one behind the
   // other where they are in one stream, so that such programs may hang.
   bool mixed = true;
+  // Not two messages of the same lane in one group.
+  bool single = false;
 };
 
 // Legal for NCCL as far as its documents go; and with `eager` such as rely on its buffers, most of

@@ -55,7 +55,7 @@ class World {
   SoftMachine& machine() { return machine_; }
 
   // One rank's next group. `moment` and `pause` are for its wait for others.
-  void RunNext(size_t rank, Random& random, const std::function<bool()>& moment,
+  void RunNext(size_t rank, Random& random, const std::function<bool(uint64_t)>& moment,
                const std::function<void()>& pause) {
     const Step& step = program_.steps[rank][next_[rank]++];
     SoftDriver& driver = *drivers_[rank];
@@ -131,7 +131,7 @@ class World {
     };
     RunNext(
         rank, random,
-        [&] {
+        [&](uint64_t) {
           if (moments == 0) return false;
           --moments;
           something();
@@ -274,7 +274,7 @@ Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible) 
       int moments = 20;
       world.RunNext(
           rank, random,
-          [&] {
+          [&](uint64_t) {
             std::this_thread::yield();
             return --moments > 0;
           },

@@ -34,16 +34,56 @@ TEST(Shares, PlainMemoryIsReachedWhenThePeerHasLooked) {
       [&](Side& side) {
         pair.Meet();
         EXPECT_EQ(pair.Told(side), 0U);
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         const std::vector<uint8_t> right = soft::Pattern(kBytes, 5);
         EXPECT_EQ(soft::Fetch(pair.Told(side), kBytes - 1000),
                   std::vector<uint8_t>(right.begin() + 1000, right.end()));
         pair.Meet();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(pair.Told(side), 0U);
+        // To close a handle would wait.
+        EXPECT_EQ(HeldMemory(), 1U);
+        side.imports.reset();
         EXPECT_EQ(HeldMemory(), 0U);
         pair.Meet();
+      });
+}
+
+TEST(Shares, OfWhatPeersHaveFreedSoMuchStaysMapped) {
+  constexpr size_t kMany = size_t{600} << 20;
+  Pair pair;
+  pair.Run(
+      [&](Side& side) {
+        for (int turn = 0; turn < 3; ++turn) {
+          soft::CUdeviceptr memory = 0;
+          EXPECT_EQ(soft::cuMemAlloc_v2(&memory, kMany), soft::kCudaSuccess);
+          EXPECT_EQ(side.Ask(memory, kMany, 1), Reach::kNotYet);
+          pair.Meet();
+          pair.Meet();
+          EXPECT_EQ(side.Ask(memory, kMany, 1), turn < 2 ? Reach::kReached : Reach::kNotYet);
+          pair.Meet();
+          pair.Meet();
+          EXPECT_EQ(side.Ask(memory, kMany, 1), Reach::kReached);
+          EXPECT_EQ(soft::cuMemFree_v2(memory), soft::kCudaSuccess);
+          side.offers->Sweep();
+          pair.Meet();
+          pair.Meet();
+        }
+      },
+      [&](Side& side) {
+        for (const size_t held : {size_t{1}, size_t{2}, size_t{1}}) {
+          pair.Meet();
+          side.imports->Look(&IsBusy);
+          pair.Meet();
+          pair.Meet();
+          side.imports->Look(&IsQuiet);
+          EXPECT_EQ(HeldMemory(), held);
+          pair.Meet();
+          pair.Meet();
+          side.imports->Look(&IsBusy);
+          pair.Meet();
+        }
       });
 }
 
@@ -59,7 +99,7 @@ TEST(Shares, WhatThePeerCannotMapStaysWithNccl) {
       },
       [&](Side& side) {
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         pair.Meet();
       });
 }

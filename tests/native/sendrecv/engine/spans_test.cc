@@ -60,7 +60,7 @@ TEST(Spans, AMessageMayCrossChunks) {
         const size_t before = OpenDescriptors();
         const size_t inherited = InheritedDescriptors();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         const DeviceAddress there = pair.Told(side);
         EXPECT_EQ(Fetch(there, kBytes), Middle(3, 5, kFrom, kBytes));
         EXPECT_EQ(HeldMemory(), 5U);
@@ -71,7 +71,7 @@ TEST(Spans, AMessageMayCrossChunks) {
         EXPECT_EQ(soft::cuMemcpyHtoD_v2(there, data.data(), kBytes), soft::kCudaSuccess);
         pair.Meet();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(pair.Told(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
@@ -106,16 +106,16 @@ TEST(Spans, AnotherChunkAtTheSameAddressIsAnotherShare) {
       },
       [&](Side& side) {
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(Fetch(pair.Told(side), 4 * kChunk), Pattern(4 * kChunk, 1));
         pair.Meet();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_NE(pair.Told(side), 0U);
         EXPECT_EQ(HeldMemory(), 5U);
         pair.Meet();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(Fetch(pair.Told(side), 4 * kChunk), Pattern(4 * kChunk, 2));
         EXPECT_EQ(HeldMemory(), 4U) << "of the chunk that is gone";
         pair.Meet();
@@ -173,7 +173,7 @@ TEST_P(SpansRefused, EverythingIsUndone) {
         EXPECT_EQ(soft::cuMemAddressFree(first, kChunk), soft::kCudaSuccess);
         soft::softCudaSpare(-1);
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(pair.Told(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         soft::CUdeviceptr second = 0;
@@ -208,7 +208,7 @@ TEST(Spans, AFullSocketIsTriedAgain) {
         pair.Meet();
         const std::atomic_ref<int> over(pair.number(2));
         EXPECT_TRUE(soft::Soon([&] {
-          side.imports->Look();
+          side.imports->Look(&IsQuiet);
           return over.load() != 0;
         }));
         EXPECT_EQ(HeldMemory(), kChunks);
@@ -248,7 +248,7 @@ TEST(Spans, MemoryOutlivesTheRankThatOfferedIt) {
       [&](Side& side) {
         pair.Meet();
         EXPECT_TRUE(soft::Soon([&] { return !side.segment->Lives(0); }));
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(Fetch(pair.Told(side), 2 * kChunk), Pattern(2 * kChunk, 4));
       },
       0);
@@ -282,7 +282,7 @@ TEST(Spans, LettersOfStrangersAreThrownAway) {
       [&](Side& side) {
         const size_t before = OpenDescriptors();
         pair.Meet();
-        side.imports->Look();
+        side.imports->Look(&IsQuiet);
         EXPECT_EQ(pair.Told(side), 0U);
         EXPECT_EQ(OpenDescriptors(), before);
         pair.Meet();
@@ -302,7 +302,7 @@ TEST(Spans, TwoRanksOfOneProcessMapChunksTwice) {
     memory.Write(6);
     const Found found = first.offers->Find(memory.at(), 3 * kChunk, 0);
     EXPECT_EQ(found.reach, Reach::kNotYet);
-    second.imports->Look();
+    second.imports->Look(&IsQuiet);
     EXPECT_EQ(first.Ask(memory.at(), 3 * kChunk, 0), Reach::kReached);
     const DeviceAddress there = second.imports->Resolve(found.number, found.offset);
     EXPECT_NE(there, memory.at());

@@ -149,6 +149,28 @@ CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
   return kCudaSuccess;
 }
 
+CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
+  SOFT_ENTER();
+  Machine& all = Machine::Get();
+  const std::scoped_lock lock(all.mutex);
+  Context* const context = ContextOf(context_handle);
+  const std::shared_ptr<Event> event = FindEvent(handle);
+  if (context == nullptr || event == nullptr || event->context != context) return kInvalidHandle;
+  Operation behind;
+  for (const auto& each : context->streams) {
+    const auto stream = each.lock();
+    if (stream == nullptr) continue;
+    // As CUDA says: all captures that it is in the way of end.
+    if (Invalidates(*stream)) return kStreamCaptureUnsupported;
+    behind.after.push_back(stream->Last());
+  }
+  const std::shared_ptr<SoftStream> own = all.NewStream(*context, kStreamNonBlocking);
+  event->graph.reset();
+  event->mark = all.Enqueue(*own, std::move(behind));
+  own->Retire();
+  return kCudaSuccess;
+}
+
 CUresult cuEventSynchronize(CUevent handle) {
   SOFT_ENTER();
   Mark mark;

@@ -154,6 +154,7 @@ SOFT_EXPORT CUresult cuCtxSetCurrent(CUcontext context);
 SOFT_EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context);
 SOFT_EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context);
 SOFT_EXPORT CUresult cuCtxGetDevice(CUdevice* device);
+SOFT_EXPORT CUresult cuCtxRecordEvent(CUcontext context, CUevent event);
 SOFT_EXPORT CUresult cuCtxGetId(CUcontext context, unsigned long long* id);
 SOFT_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 SOFT_EXPORT CUresult cuCtxSynchronize();

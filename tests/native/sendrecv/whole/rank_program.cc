@@ -4,13 +4,15 @@
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
 //   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
-//   [mapped]
+//   [mapped] [single]
 //
-// `mapped`: memory is mapped in chunks, as PyTorch's expandable segments are, and chunks are given
-// back and others mapped at their addresses between rounds.
-// Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
-// rank is killed on the way, and all others must learn of it within half a minute. SECONDS: after
-// which a stream hangs.
+// `single`: a group has one send to a peer and one receive from it at most. NCCL itself (2.28)
+// hangs otherwise where the peer has not put the same messages into one group, as it pairs the
+// sends and receives of a group and begins the next pair when one is over. `mapped`: memory is
+// mapped in chunks, as PyTorch's expandable segments are, and chunks are given back and others
+// mapped at their addresses between rounds. Prints "well: N messages" and exits with 0; or says
+// what is wrong and exits with 1. `kill`: one rank is killed on the way, and all others must learn
+// of it within half a minute. SECONDS: after which a stream hangs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -58,6 +60,7 @@ struct Options {
   uint64_t largest = uint64_t{3} << 20;
   bool kill = false;
   bool mapped = false;
+  bool single = false;
   std::chrono::seconds patience = kPatience;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
@@ -65,7 +68,8 @@ struct Options {
     return {.floor = uint64_t{256} << 10,
             .eager = uint64_t{1} << 20,
             .largest = largest,
-            .mixed = false};
+            .mixed = false,
+            .single = single};
   }
 };
 
@@ -142,7 +146,25 @@ class Rank {
     void* host = nullptr;
     Must(cuMemHostAlloc(&host, options_.messages * place_, 0), "cuMemHostAlloc");
     host_ = static_cast<std::byte*>(host);
+    for (ncclComm_t comm : comms_) Connect(comm);
     ++shared_.begun;
+  }
+
+  // NCCL connects two ranks at their first message in a direction, and both must have as many in
+  // that group to and from the other: otherwise it has an internal error, or hangs. Programs that
+  // are drawn at random do not keep to that.
+  void Connect(ncclComm_t comm) {
+    int mine = 0;
+    if (ncclCommUserRank(comm, &mine) != kNcclSuccess) Die("rank %d: ncclCommUserRank", rank_);
+    Well(ncclGroupStart());
+    for (int peer = 0; peer < options_.ranks; ++peer) {
+      if (peer == mine) continue;
+      Well(ncclSend(reinterpret_cast<void*>(memory_), 1, kNcclUint8, peer, comm, streams_[0]));
+      Well(ncclRecv(reinterpret_cast<void*>(memory_ + place_), 1, kNcclUint8, peer, comm,
+                    streams_[0]));
+    }
+    Well(ncclGroupEnd());
+    Wait(streams_[0]);
   }
 
   int RankIn(size_t comm, size_t rank) const {
@@ -302,7 +324,7 @@ class Rank {
       if (Clock::now() - began > options_.patience) {
         Die("rank %d, round %llu: hangs\n%s", rank_,
             static_cast<unsigned long long>(shared_.rounds[rank_].load()),
-            sendrecv::Words(*program_).c_str());
+            program_ == nullptr ? "" : sendrecv::Words(*program_).c_str());
       }
       usleep(100);
     }
@@ -311,10 +333,12 @@ class Rank {
 
   // As a framework does that learned of an error.
   [[noreturn]] void GiveUp() {
+    std::fprintf(stderr, "rank %d was told of an error\n", rank_);
     // All at once: each waits for its own kernels, which may be behind another's.
     std::vector<std::thread> aborts;
     for (ncclComm_t comm : comms_) aborts.emplace_back([comm] { ncclCommAbort(comm); });
     for (std::thread& each : aborts) each.join();
+    std::fprintf(stderr, "rank %d: its communicators are aborted\n", rank_);
     const auto began = Clock::now();
     for (CUstream stream : streams_) {
       while (cuStreamQuery(stream) == kNotReady) {
@@ -435,6 +459,7 @@ int Main(int count, char** arguments) {
   };
   options.kill = asked("kill");
   options.mapped = asked("mapped");
+  options.single = asked("single");
   // Another word is no number.
   const uint64_t seconds = number(7, 0);
   if (seconds != 0) options.patience = std::chrono::seconds(seconds);
