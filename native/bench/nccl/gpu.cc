@@ -87,7 +87,7 @@ std::optional<StepError> Gpu::PollFor(cuda::Event event) {
 }
 
 std::optional<StepError> Gpu::StartLoad() {
-  if (load_ == nullptr) load_ = std::make_unique<Load>(cuda_, rank_);
+  if (load_ == nullptr) load_ = std::make_unique<ComputeLoad>(cuda_, rank_);
   if (auto error = load_->Open(device_)) return error;
   return load_->Start();
 }

@@ -127,7 +127,7 @@ class Gpu {
   cuda::Event start_ = nullptr;
   cuda::Event end_ = nullptr;
   cuda::Event done_ = nullptr;
-  std::unique_ptr<Load> load_;
+  std::unique_ptr<ComputeLoad> load_;
   void* host_ = nullptr;  // pinned, kMostCheckedBytes
   std::atomic<nccl::Comm> comm_ = nullptr;
   DeviceBuffers buffers_;

@@ -69,7 +69,7 @@ NEXT:
 
 }  // namespace
 
-Failure Load::Open(cuda::Device device) {
+Failure ComputeLoad::Open(cuda::Device device) {
   if (function_ != nullptr) return std::nullopt;
   int multiprocessors = 0;
   if (auto error =
@@ -81,8 +81,8 @@ Failure Load::Open(cuda::Device device) {
   if (auto error = Check(cuda_->cuModuleLoadData(&module_, kKernel), "compile a kernel")) {
     return error;
   }
-  if (auto error = Check(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking),
-                         "make a stream")) {
+  if (auto error =
+          Check(cuda_->cuStreamCreate(&stream_, cuda::kStreamNonBlocking), "make a stream")) {
     return error;
   }
   for (cuda::Event& event : events_) {
@@ -94,15 +94,15 @@ Failure Load::Open(cuda::Device device) {
     return error;
   }
   cuda::Function function = nullptr;
-  if (auto error = Check(cuda_->cuModuleGetFunction(&function, module_, "nccltune_load"),
-                         "find a kernel")) {
+  if (auto error =
+          Check(cuda_->cuModuleGetFunction(&function, module_, "nccltune_load"), "find a kernel")) {
     return error;
   }
   function_ = function;
   return Calibrate();
 }
 
-Failure Load::Launch() {
+Failure ComputeLoad::Launch() {
   void* parameters[] = {&out_, &rounds_};
   if (auto error = Check(cuda_->cuLaunchKernel(function_, blocks_, 1, 1, kThreads, 1, 1, 0, stream_,
                                                parameters, nullptr),
@@ -113,7 +113,7 @@ Failure Load::Launch() {
 }
 
 // The second of two, when it is loaded and the clocks are up.
-Failure Load::Calibrate() {
+Failure ComputeLoad::Calibrate() {
   rounds_ = kFirstRounds;
   begun_ = ended_ = 0;
   for (int i = 0; i < 8; ++i) {
@@ -126,12 +126,11 @@ Failure Load::Calibrate() {
     return error;
   }
   const double us = std::max(1e3 * static_cast<double>(milliseconds) / 4, 0.1);
-  rounds_ = static_cast<unsigned>(
-      std::clamp(kFirstRounds * kMicroseconds / us, 1.0, kMostRounds));
+  rounds_ = static_cast<unsigned>(std::clamp(kFirstRounds * kMicroseconds / us, 1.0, kMostRounds));
   return std::nullopt;
 }
 
-Failure Load::Start() {
+Failure ComputeLoad::Start() {
   begun_ = ended_ = 0;
   running_ = true;
   for (size_t i = 0; i < kEnqueued; ++i) {
@@ -140,7 +139,7 @@ Failure Load::Start() {
   return std::nullopt;
 }
 
-Failure Load::Feed() {
+Failure ComputeLoad::Feed() {
   while (ended_ < begun_) {
     const cuda::Result result = cuda_->cuEventQuery(events_[ended_ % kEnqueued]);
     if (result == cuda::kNotReady) return std::nullopt;
@@ -153,7 +152,7 @@ Failure Load::Feed() {
 }
 
 // Not for long: what is enqueued ends by itself.
-Failure Load::Stop() {
+Failure ComputeLoad::Stop() {
   running_ = false;
   while (ended_ < begun_) {
     if (auto error = Feed()) return error;
@@ -162,7 +161,7 @@ Failure Load::Stop() {
   return std::nullopt;
 }
 
-void Load::Release() {
+void ComputeLoad::Release() {
   for (cuda::Event& event : events_) {
     if (event != nullptr) cuda_->cuEventDestroy_v2(event);
     event = nullptr;

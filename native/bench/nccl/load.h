@@ -16,13 +16,13 @@
 namespace nccltune::bench {
 
 // Called from the GPU's own thread, in its context.
-class Load {
+class ComputeLoad {
  public:
-  Load(const CudaDriver& cuda, int rank) : cuda_(cuda), rank_(rank) {}
+  ComputeLoad(const CudaDriver& cuda, int rank) : cuda_(cuda), rank_(rank) {}
   // Not while a kernel runs.
-  ~Load() { Release(); }
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
+  ~ComputeLoad() { Release(); }
+  ComputeLoad(const ComputeLoad&) = delete;
+  ComputeLoad& operator=(const ComputeLoad&) = delete;
 
   // Once: compiles the kernel (the driver does) and finds how long it is to run.
   std::optional<StepError> Open(cuda::Device device);

@@ -53,13 +53,13 @@ TEST(Request, AbsentMembersAreAtTheirDefault) {
 }
 
 TEST(Request, EveryMemberIsRead) {
-  const Request request =
-      Parsed(R"({"op":"measure","id":"a","collective":"reduce","bytes":[1024,2048],)"
-             R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
-             R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
-             R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
-             R"("graph":true,"load":true,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
-             R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
+  const Request request = Parsed(
+      R"({"op":"measure","id":"a","collective":"reduce","bytes":[1024,2048],)"
+      R"("choices":["default","tuned",{"algorithm":"tree","protocol":"ll"},)"
+      R"({"algorithm":"ring","protocol":"simple","channels":8,"chunk_bytes":4096}],)"
+      R"("dtype":"bfloat16","redop":"max","root":3,"in_place":true,"registered":true,)"
+      R"("graph":true,"load":true,"rounds":4,"first_round":9,"default_repeats":2,"order":"by_size",)"
+      R"("warmup":0,"iterations":0,"target_ms":2.5,"seed":7,"check":false,"timeout_s":1})");
   EXPECT_EQ(*request.id.AsString(), "a");
   EXPECT_EQ(request.step.collective, Collective::kReduce);
   EXPECT_EQ(request.bytes, (std::vector<size_t>{1024, 2048}));

@@ -9,7 +9,7 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 
 // The table of psm_p2p.cc: 64 MiB from 64 MiB on, and by sizes that halve a part that halves.
 TEST(FifoTest, ChunksAsVcclHasThem) {
@@ -17,16 +17,16 @@ TEST(FifoTest, ChunksAsVcclHasThem) {
   const std::map<uint64_t, uint64_t> mib = {{1024, 64}, {64, 64}, {32, 64}, {31, 32}, {16, 32},
                                             {15, 16},   {8, 16},  {4, 8},   {2, 4},   {1, 2}};
   for (const auto& [bytes, chunk] : mib) {
-    EXPECT_EQ(ChunkOf(settings, bytes * kMiB), chunk * kMiB) << bytes << " MiB";
+    EXPECT_EQ(ChunkOf(settings, bytes * kMebibyte), chunk * kMebibyte) << bytes << " MiB";
   }
-  EXPECT_EQ(ChunkOf(settings, kMiB - 1), kMiB);
-  EXPECT_EQ(ChunkOf(settings, 1024), kMiB);
+  EXPECT_EQ(ChunkOf(settings, kMebibyte - 1), kMebibyte);
+  EXPECT_EQ(ChunkOf(settings, 1024), kMebibyte);
   settings.steps = 8;
-  EXPECT_EQ(ChunkOf(settings, 64 * kMiB), 8 * kMiB);
-  settings.chunk = 4 * kMiB;
-  EXPECT_EQ(ChunkOf(settings, 64 * kMiB), 4 * kMiB);
-  settings.chunk = 16 * kMiB;
-  EXPECT_EQ(ChunkOf(settings, 64 * kMiB), 8 * kMiB);
+  EXPECT_EQ(ChunkOf(settings, 64 * kMebibyte), 8 * kMebibyte);
+  settings.chunk = 4 * kMebibyte;
+  EXPECT_EQ(ChunkOf(settings, 64 * kMebibyte), 4 * kMebibyte);
+  settings.chunk = 16 * kMebibyte;
+  EXPECT_EQ(ChunkOf(settings, 64 * kMebibyte), 8 * kMebibyte);
 }
 
 // All bytes once and in order on each channel, within the channel's buffer, no slot of the last
@@ -34,13 +34,16 @@ TEST(FifoTest, ChunksAsVcclHasThem) {
 TEST(FifoTest, MessagesAreCutWithoutAGap) {
   for (const uint64_t steps : {1U, 2U, 7U}) {
     for (const uint64_t channels : {1U, 2U, 3U, 8U}) {
-      const FifoSettings settings = {
-          .buffer = kMiB, .steps = steps, .channels = channels, .chunk = 100'000, .least = 70'000};
+      const FifoSettings settings = {.buffer = kMebibyte,
+                                     .steps = steps,
+                                     .channels = channels,
+                                     .chunk = 100'000,
+                                     .least = 70'000};
       Fifo mine(settings, 0x1000);
       Fifo theirs(settings, 0x9'0000'0000);
       std::map<size_t, std::vector<uint64_t>> used;
       for (const uint64_t bytes :
-           {uint64_t{1}, uint64_t{70'000}, uint64_t{140'001}, 3 * kMiB + 5}) {
+           {uint64_t{1}, uint64_t{70'000}, uint64_t{140'001}, 3 * kMebibyte + 5}) {
         const std::vector<Fifo::Chunk> chunks = mine.Take(bytes);
         const std::vector<Fifo::Chunk> others = theirs.Take(bytes);
         ASSERT_EQ(chunks.size(), others.size());

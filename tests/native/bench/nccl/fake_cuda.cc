@@ -417,8 +417,8 @@ Result cuModuleGetFunction(Function* function, Module module, const char*) {
 }
 
 // Takes a nanosecond for each round of its second parameter.
-Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                      Stream stream, void** parameters, void**) {
+Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned, Stream stream, void** parameters, void**) {
   const auto rounds = *static_cast<const unsigned*>(parameters[1]);
   stream->Enqueue([rounds] { std::this_thread::sleep_for(std::chrono::nanoseconds(rounds)); });
   return 0;
