@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.measure.bench import Bench, Launch
-    from nccltune.measure.p2p.driver import Driver, Status, Wanted
+    from nccltune.measure.p2p.driver import Driver, Wanted
+    from nccltune.measure.p2p.session import Status
     from nccltune.measure.p2p.verdict import Effects, Gain, Verdict
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
