@@ -112,6 +112,7 @@ Value HelloAnswer(const Value& id, const std::vector<BackendInfo>& infos,
   can.Set("redops", NamesOf(info.redops, RedopNames()));
   can.Set("registered", info.registered);
   can.Set("graph", info.graph);
+  can.Set("load", info.load);
   can.Set("chunk", info.chunk);
   Value answer = Answer("hello", id);
   answer.Set("schema_version", kSchemaVersion);
@@ -148,6 +149,10 @@ Value PointAnswer(const Value& id, const Point& point, std::string_view source) 
     answer.Set("times_us", std::move(times));
     answer.Set("host_us", point.host_us ? Value(Rounded(*point.host_us)) : Value());
     answer.Set("wrong", OrNull(point.wrong));
+    if (point.load_alone_us && point.load_us) {
+      answer.Set("load_alone_us", Rounded(*point.load_alone_us));
+      answer.Set("load_us", Rounded(*point.load_us));
+    }
   }
   answer.Set("source", source);
   return answer;

@@ -41,6 +41,7 @@ struct BackendInfo {
   std::vector<Redop> redops;
   bool registered = false;
   bool graph = false;
+  bool load = false;
   bool chunk = false;
 };
 

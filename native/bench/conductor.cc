@@ -177,6 +177,10 @@ std::optional<StepError> Conductor::Unsupported(const Step& step) const {
     what = "registered buffers";
   } else if (step.graph && !info.graph) {
     what = "CUDA graphs";
+  } else if (step.load && !info.load) {
+    what = "a load beside the calls";
+  } else if (step.load && step.graph) {
+    what = "a load beside CUDA graphs";
   } else if (step.choice.chunk_bytes > 0 && !info.chunk) {
     what = "a forced chunk size";
   } else {

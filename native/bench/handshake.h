@@ -16,7 +16,7 @@
 namespace nccltune::bench {
 
 // Grows when steps, results or this change: all processes of a run are of one version.
-inline constexpr uint32_t kWireVersion = 1;
+inline constexpr uint32_t kWireVersion = 2;
 
 // What a process that comes says. Magic, version and token keep their places in all versions.
 struct Arrival {

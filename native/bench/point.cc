@@ -46,6 +46,13 @@ Point Together(const Step& step, const std::vector<StepResult>& results, int ran
       host_us = std::max(host_us, timing.host_us.value_or(0));
       all_checked = all_checked && timing.wrong.has_value();
       wrong += timing.wrong.value_or(0);
+      if (timing.load_us && timing.load_alone_us) {
+        const double slower = *timing.load_us / *timing.load_alone_us;
+        if (!point.load_us || slower > *point.load_us / *point.load_alone_us) {
+          point.load_us = timing.load_us;
+          point.load_alone_us = timing.load_alone_us;
+        }
+      }
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {

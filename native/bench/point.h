@@ -16,6 +16,8 @@ struct Point {
   double time_us = 0;            // the slowest rank's
   std::vector<double> times_us;  // of all ranks, in their order
   std::optional<double> host_us;
+  std::optional<double> load_alone_us;  // of the rank whose load was slowed down most
+  std::optional<double> load_us;
   std::optional<int64_t> wrong;  // of all ranks; none unless all were checked
   std::optional<Ran> ran;        // as process 0 knows it
   bool applied = true;           // everywhere

@@ -54,6 +54,7 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
                             .Optional("in_place", &step.in_place)
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
+                            .Optional("load", &step.load)
                             .Optional("rounds", &rounds, 1, kMostRounds)
                             .Optional("first_round", &first_round, 0, kMostRounds)
                             .Optional("default_repeats", &default_repeats, 1, kMostRounds)

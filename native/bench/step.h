@@ -40,6 +40,7 @@ struct Step {
   bool in_place = false;
   bool registered = false;
   bool graph = false;
+  bool load = false;  // while the GPUs compute
   Choice choice;
   int warmup = 0;
   int iterations = 1;
@@ -82,6 +83,9 @@ struct RankTiming {
   double event_us = 0;            // of one iteration, by events on the device
   std::optional<double> host_us;  // of one iteration, first launch to completion
   std::optional<int64_t> wrong;   // elements; none: not checked
+  // With a load: of one kernel of it, by itself and while the calls ran.
+  std::optional<double> load_alone_us = std::nullopt;
+  std::optional<double> load_us = std::nullopt;
 };
 
 // Of one process.

@@ -20,9 +20,10 @@ constexpr std::array kAutoWord = {"auto"sv};
 constexpr std::array kAutoSwitchWords = {"auto"sv, "0"sv, "1"sv};
 
 constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
+constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 19> kSettings = {{
+constexpr std::array<Setting, 24> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -100,17 +101,47 @@ constexpr std::array<Setting, 19> kSettings = {{
      "The NCCL that nccltune's library stands before. Not set: it is found.",
      {}},
     {"NCCLTUNE_SENDRECV_FROM",
-     "256K to 1024M",
+     "4K to 1024M",
      "2M",
      "Bytes from which on a message is worth a copy engine.",
      {},
-     {.least = 256U << 10U, .most = 1024U << 20U, .units = true}},
+     {.least = 4U << 10U, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_EAGER",
      "0 to 1024M",
      "64M",
      "Bytes up to which a send must end before its receive begins, as NCCL's buffers allow; as "
      "much "
      "memory is taken for each peer that this happens with. 0: no program relies on it.",
+     {},
+     {.least = 0, .most = 1024U << 20U, .units = true}},
+    {"NCCLTUNE_SENDRECV_POLICY", "copy|vccl", "copy",
+     "copy: from the sender's memory to the receiver's. vccl: through a buffer of the receiver, as "
+     "VCCL does.",
+     kPolicyWords},
+    {"NCCLTUNE_SENDRECV_BUFFER",
+     "1M to 1024M",
+     "64M",
+     "Bytes of the receiver's buffer for each channel of each peer.",
+     {},
+     {.least = 1U << 20U, .most = 1024U << 20U, .units = true}},
+    {"NCCLTUNE_SENDRECV_STEPS",
+     "1 to 64",
+     "1",
+     "Slots of a channel's buffer.",
+     {},
+     {.least = 1, .most = 64}},
+    {"NCCLTUNE_SENDRECV_CHANNELS",
+     "1 to 8",
+     "2",
+     "Parts of a message that go side by side.",
+     {},
+     {.least = 1, .most = 8}},
+    {"NCCLTUNE_SENDRECV_CHUNK",
+     "0 to 1024M",
+     "0",
+     "Bytes that are copied at once. 0: with copy all of a message, with vccl by its size, as "
+     "VCCL's "
+     "table says.",
      {},
      {.least = 0, .most = 1024U << 20U, .units = true}},
     {"NCCLTUNE_SENDRECV_STATS",

@@ -34,6 +34,11 @@ enum class SettingId {
   kSendrecvNccl,
   kSendrecvFrom,
   kSendrecvEager,
+  kSendrecvPolicy,
+  kSendrecvBuffer,
+  kSendrecvSteps,
+  kSendrecvChannels,
+  kSendrecvChunk,
   kSendrecvStats,
   kSendrecvSignal,
 };

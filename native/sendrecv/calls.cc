@@ -201,7 +201,9 @@ class Run {
     } else if (message.captured) {
       way = Way::kCaptured;
     } else {
-      const Found found = communicator.FindShare(call.peer, message.address, message.bytes);
+      const Found found = communicator.options().policy.fifo
+                              ? communicator.FindFifo(call.peer, call.role)
+                              : communicator.FindShare(call.peer, message.address, message.bytes);
       message.allocation = found.number;
       message.offset = found.offset;
       way = WayOf(found.reach);
@@ -371,6 +373,8 @@ class Run {
         return Way::kPulled;
       case Path::kStaged:
         return Way::kStaged;
+      case Path::kFifo:
+        return Way::kFifo;
       case Path::kNative:
         break;
     }

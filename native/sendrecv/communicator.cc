@@ -17,7 +17,15 @@ namespace nccltune::sendrecv {
 namespace {
 
 uint64_t AgreementOf(const Options& options) {
-  return ContentHash(std::string(options.dry_run ? "dry" : "") + (options.verify ? " verify" : ""));
+  std::string text = options.dry_run ? "dry" : "";
+  if (options.verify) text += " verify";
+  if (options.policy.fifo) {
+    const FifoSettings& fifo = options.fifo;
+    for (const uint64_t number : {fifo.buffer, fifo.steps, fifo.channels, fifo.chunk}) {
+      text += " " + std::to_string(number);
+    }
+  }
+  return ContentHash(text);
 }
 
 // Between events behind messages that are NCCL's alone.
@@ -58,6 +66,10 @@ struct Communicator::Peer {
     DeviceAddress memory = 0;
     bool refused = false;
     std::unique_ptr<Staging> staging;
+    // The receiver's.
+    DeviceAddress buffer = 0;
+    bool no_buffer = false;
+    std::unique_ptr<Fifo> fifo;
   };
 
   Peer(size_t at, const CudaDriver& driver, Card& card, size_t mine, Imports::Kind kind,
@@ -66,21 +78,23 @@ struct Communicator::Peer {
 
   bool IsOver(CudaDriver& driver) const {
     return std::ranges::all_of(ways, [&](const std::unique_ptr<Way>& way) {
-      return way == nullptr ||
-             ((way->port.stream == nullptr || driver.IsOver(way->port.stream)) &&
-              (way->port.staging_stream == nullptr || driver.IsOver(way->port.staging_stream)));
+      return way == nullptr || std::ranges::all_of(way->port.streams, [&](Stream stream) {
+               return stream == nullptr || driver.IsOver(stream);
+             });
     });
   }
 
   void GiveBack(CudaDriver* driver) const {
     for (const std::unique_ptr<Way>& way : ways) {
       if (way == nullptr) continue;
-      for (Stream stream : {way->port.stream, way->port.staging_stream}) {
+      for (Stream stream : way->port.streams) {
         if (stream != nullptr) driver->DeleteStream(stream);
       }
-      for (Event event : {way->port.forked, way->port.joined, way->port.staging_joined}) {
+      for (Event event : way->port.joined) {
         if (event != nullptr) driver->DeleteEvent(event);
       }
+      if (way->port.forked != nullptr) driver->DeleteEvent(way->port.forked);
+      if (way->buffer != 0) driver->Free(way->buffer);
       if (way->memory != 0) driver->Free(way->memory);
     }
   }
@@ -244,6 +258,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     }
     return made->staging.get();
   };
+  made->port.fifo = [made] { return made->fifo.get(); };
   const std::scoped_lock lock(lanes_mutex_);
   watched_.at(rank).lanes.emplace_back(lane.memory, made->port.name);
   return &made->port;
@@ -279,6 +294,32 @@ void Communicator::Tidy() {
 
 Found Communicator::FindShare(int peer, DeviceAddress address, uint64_t bytes) {
   return offers_->Find(address, bytes, peers_.at(peer)->place);
+}
+
+Found Communicator::FindFifo(int peer, Role role) {
+  Peer& other = *peers_.at(peer);
+  Peer::Way& way = *other.ways[static_cast<size_t>(role)];
+  std::atomic<uint64_t>& number = way.end.memory().fifo;
+  if (role == Role::kSender) {
+    const DeviceAddress base = other.imports.Resolve(number.load(), 0);
+    if (base == 0) return {.reach = Reach::kNotYet};
+    if (way.fifo == nullptr) way.fifo = std::make_unique<Fifo>(options_.fifo, base);
+    return {.reach = Reach::kReached, .number = number.load(), .offset = 0};
+  }
+  if (way.fifo == nullptr && !way.no_buffer) {
+    way.buffer = driver_->Allocate(options_.fifo.room());
+    way.no_buffer = way.buffer == 0;
+    if (way.no_buffer) {
+      Warn("no memory for a buffer of " + std::to_string(options_.fifo.room()) +
+           " bytes: NCCL carries what is received from rank " + std::to_string(peer));
+    } else {
+      way.fifo = std::make_unique<Fifo>(options_.fifo, way.buffer);
+    }
+  }
+  if (way.no_buffer) return {.reach = Reach::kNoMemory};
+  const Found found = offers_->Find(way.buffer, options_.fifo.room(), other.place);
+  if (found.reach == Reach::kNotYet || found.reach == Reach::kReached) number.store(found.number);
+  return found;
 }
 
 bool Communicator::Tie(const std::vector<Stream>& streams) {
@@ -444,6 +485,13 @@ void Communicator::LookAfter(bool processes) {
 void Communicator::Watch() {
   const std::scoped_lock lock(lanes_mutex_);
   LookAfter(true);
+  if (!options_.policy.fifo) return;
+  for (const auto& [rank, peer] : watched_) {
+    for (const auto& [lane, name] : peer.lanes) {
+      LaneEnd end(*lane, Role::kSender);
+      if (end.broken()) end.Release();
+    }
+  }
 }
 
 // NCCL may wait for it for ever. Of a peer that is gone.

@@ -32,6 +32,7 @@ namespace nccltune::sendrecv {
 struct Options {
   uint64_t from = uint64_t{2} << 20;  // bytes of messages that are worth a copy engine
   Policy policy;
+  FifoSettings fifo;
   bool dry_run = false;
   bool verify = false;
 };
@@ -74,6 +75,8 @@ class Communicator {
   // Maps what the peer has offered meanwhile.
   void LookAt(int peer);
   Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
+  // The buffer that messages to or from a peer go through.
+  Found FindFifo(int peer, Role role);
   // Each of the streams waits for what the others have so far.
   bool Tie(const std::vector<Stream>& streams);
 

@@ -8,6 +8,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
     "copy engine, pushed",
     "copy engine, pulled",
     "copy engine, staged",
+    "copy engine, through the receiver's buffer",
     "NCCL: small",
     "NCCL: rank of another host, or that is not able",
     "NCCL: first message from one rank to another",

@@ -18,6 +18,7 @@ enum class Way : uint8_t {
   kPushed,
   kPulled,
   kStaged,
+  kFifo,  // through a buffer of the receiver
   // By NCCL.
   kSmall,      // below the size from which on a copy engine is faster
   kElsewhere,  // to a rank of another host, or that is not able

@@ -9,6 +9,7 @@ bool MayWait(const Circumstances& circumstances, const Policy& policy) {
 
 Verdict FirstDecides(Role role, const Circumstances& circumstances, const Policy& policy) {
   if (!circumstances.possible) return Verdict::kNative;
+  if (policy.fifo) return Verdict::kFifo;
   if (role == Role::kReceiver) return Verdict::kPush;
   return MayWait(circumstances, policy) ? Verdict::kPull : Verdict::kNative;
 }

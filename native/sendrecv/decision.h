@@ -25,6 +25,10 @@ struct Policy {
   uint64_t eager_limit = uint64_t{64} << 20;
   // Sends may wait for their receives whatever their size.
   bool loose = false;
+  // All goes through buffers of the receivers.
+  bool fifo = false;
+  // Bytes that a copy engine gets at once otherwise, so that other copies come between; 0: all.
+  uint64_t piece = 0;
 };
 
 // A send that waits for its receive is nothing that the application would not have with NCCL.

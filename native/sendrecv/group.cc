@@ -140,7 +140,10 @@ class BatchWork {
                  .value = FlagValue(arrived.number),
                  .before = {},
                  .bytes = message.bytes,
-                 .there = ready};
+                 .piece = surroundings_.policy.piece,
+                 .there = ready,
+                 .chunks = {}};
+    if (arrived.verdict == Verdict::kFifo) return Pass(message, index, std::move(part));
     const bool pushed = arrived.verdict == Verdict::kPush;
     ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
@@ -170,6 +173,23 @@ class BatchWork {
     return true;
   }
 
+  bool Pass(const Message& message, size_t index, Part part) {
+    Fifo* const fifo = message.port->fifo();
+    if (fifo == nullptr) return Fail(message, "the receiver's buffer cannot be reached any more");
+    const bool sends = message.port->end->role() == Role::kSender;
+    part.kind = sends ? Part::Kind::kFill : Part::Kind::kEmpty;
+    (sends ? part.from : part.to) = message.address;
+    part.chunks = fifo->Take(message.bytes);
+    part.channels = message.port->end->memory().channels.data();
+    for (const Fifo::Chunk& chunk : part.chunks) {
+      part.channels[chunk.channel].told.store(static_cast<uint32_t>(chunk.number));
+    }
+    part.steps = fifo->settings().steps;
+    ways_[index].path = Path::kFifo;
+    parts_.push_back(std::move(part));
+    return true;
+  }
+
   size_t Lane(Port* port) {
     const auto found = std::ranges::find(ports_, port);
     if (found == ports_.end()) ports_.push_back(port);
@@ -183,8 +203,8 @@ class BatchWork {
   // Null: CUDA has none.
   Stream StreamOf(size_t number) {
     if (number == 0) return stream_;
-    Port& port = *ports_[plan_.streams[number].lane];
-    Stream& stream = plan_.streams[number].staging ? port.staging_stream : port.stream;
+    const PlanStream& which = plan_.streams[number];
+    Stream& stream = ports_[which.lane]->streams[which.kind];
     if (stream == nullptr) stream = driver_.NewStream();
     return stream;
   }
@@ -205,7 +225,7 @@ class BatchWork {
     // Events are of streams that are not the application's.
     const PlanStream& which = plan_.streams[operation.stream];
     Port& port = *ports_[which.lane];
-    Event& joined = which.staging ? port.staging_joined : port.joined;
+    Event& joined = port.joined[which.kind];
     switch (operation.kind) {
       case Operation::Kind::kFork:
         return Made(port.forked) != nullptr &&

@@ -4,6 +4,7 @@
 #ifndef NCCLTUNE_SENDRECV_GROUP_H_
 #define NCCLTUNE_SENDRECV_GROUP_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "sendrecv/decision.h"
 #include "sendrecv/driver.h"
+#include "sendrecv/fifo.h"
 #include "sendrecv/lane.h"
 #include "sendrecv/plan.h"
 #include "sendrecv/staging.h"
@@ -27,13 +29,12 @@ struct Port {
   LaneEnd* end = nullptr;
   // Of a sender, made when it is first needed; null: there is none.
   std::function<Staging*()> staging;
-  // Of our own, for copies beside the application's: to the peer, and to the staging memory. Made
-  // when they are first needed.
-  Stream stream = nullptr;
-  Stream staging_stream = nullptr;
+  // The receiver's buffer; null: it cannot be reached.
+  std::function<Fifo*()> fifo;
+  // Of our own, for copies beside the application's. Made when they are first needed.
+  std::array<Stream, PlanStream::kKinds> streams = {};
+  std::array<Event, PlanStream::kKinds> joined = {};
   Event forked = nullptr;
-  Event joined = nullptr;
-  Event staging_joined = nullptr;
   Resolve resolve;
   bool nearby = false;  // the peer is in this process, and may well wait for this very call
   std::string name;     // "rank 3 to rank 5"
@@ -59,7 +60,7 @@ struct Batch {
   Driver* driver = nullptr;
 };
 
-enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled };
+enum class Path : uint8_t { kNative, kPushed, kStaged, kPulled, kFifo };
 
 struct Outcome {
   struct Way {

@@ -369,6 +369,15 @@ Options ReadOptions(Mode mode) {
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.loose = options.policy.eager_limit == 0;
+  options.policy.fifo = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
+  const auto read = [&](SettingId id, uint64_t* value) {
+    *value = ReadNumber(id, &problems).value_or(*value);
+  };
+  read(SettingId::kSendrecvBuffer, &options.fifo.buffer);
+  read(SettingId::kSendrecvSteps, &options.fifo.steps);
+  read(SettingId::kSendrecvChannels, &options.fifo.channels);
+  read(SettingId::kSendrecvChunk, &options.fifo.chunk);
+  options.policy.piece = options.fifo.chunk;
   for (const std::string& problem : problems) Warn(problem);
   return options;
 }

@@ -6,9 +6,9 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr uint64_t kVerdictBits = 3;
-constexpr uint64_t kMet = 4;
-constexpr int kNumberShift = 3;
+constexpr uint64_t kVerdictBits = 7;
+constexpr uint64_t kMet = 8;
+constexpr int kNumberShift = 4;
 // Ahead of every number that is waited for, and not so far that it seems to lie behind.
 constexpr uint32_t kFarAhead = 1U << 30;
 
@@ -125,6 +125,15 @@ void LaneEnd::Break(bool open) {
     const uint32_t value = FlagValue(Word::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);
     slot.done.store(value);
+  }
+  Release();
+}
+
+void LaneEnd::Release() {
+  for (LaneMemory::Channel& channel : memory_.channels) {
+    const uint32_t value = channel.told.load() + kFarAhead;
+    channel.filled.store(value);
+    channel.emptied.store(value);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "sendrecv/driver.h"
+#include "sendrecv/fifo.h"
 
 namespace nccltune::sendrecv {
 
@@ -24,6 +25,7 @@ enum class Verdict : uint8_t {
   kPush,    // the receiver was first: the sender copies
   kPull,    // the sender was first: the receiver copies
   kClosed,  // NCCL carries it and all behind it, without slots
+  kFifo,    // through a buffer of the receiver
 };
 
 // What one side tells of a message.
@@ -65,6 +67,16 @@ struct LaneMemory {
   alignas(64) std::atomic<uint32_t> broken = kWhole;
   std::atomic<uint64_t> differs = 0;  // the number of a message that the two sides see otherwise
   std::array<Slot, kSlots> slots;
+
+  // The receiver's buffer that messages may go through: its allocation; 0: there is none yet. Flags
+  // count its chunks.
+  alignas(64) std::atomic<uint64_t> fifo = 0;
+  struct Channel {
+    alignas(64) Flag filled = 0;
+    alignas(64) Flag emptied = 0;
+    std::atomic<uint32_t> told = 0;  // the last chunk that somebody has enqueued
+  };
+  std::array<Channel, kMostChannels> channels;
 
   Slot& Of(uint64_t number) { return slots[number % kSlots]; }
 };
@@ -117,6 +129,8 @@ class LaneEnd {
   // All waits end, of both sides, and none begins. From any thread. `open`: although messages are
   // not over, or are not known to be.
   void Break(bool open = true);
+  // The same once more for the receiver's buffer, whose flags are written by whoever still runs.
+  void Release();
   bool broken() const { return memory_.broken.load() != 0; }
 
  private:

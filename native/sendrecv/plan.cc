@@ -26,15 +26,15 @@ class Planner {
   Planner(std::span<const Part> parts, bool native) : parts_(parts) {
     plan_.streams.push_back({});
     std::vector<size_t> lanes;
-    bool staged = false;
+    bool several = false;
     for (const Part& part : parts) {
       if (Is(part, Part::Kind::kAwait)) continue;
-      staged = staged || Is(part, Part::Kind::kStaged);
+      several = several || Is(part, Part::Kind::kStaged) || !part.chunks.empty();
       if (std::ranges::count(lanes, part.lane) == 0) lanes.push_back(part.lane);
     }
     // One lane alone needs no stream of its own: what is behind it waits for peers only, who have
     // our `ready` by then.
-    here_ = lanes.size() == 1 && !native && !staged;
+    here_ = lanes.size() == 1 && !native && !several;
   }
 
   Plan Make() {
@@ -44,6 +44,7 @@ class Planner {
     for (const Part& part : parts_) {
       if (Is(part, Part::Kind::kCopy)) Send(part, here_ ? 0 : Forked(part.lane), part.from);
       if (Is(part, Part::Kind::kStaged)) SendStaged(part);
+      if (!part.chunks.empty()) Pass(part);
     }
     for (size_t stream = 1; stream < plan_.streams.size(); ++stream) {
       if (marked_[stream]) {
@@ -52,6 +53,7 @@ class Planner {
     }
     for (const Part& part : parts_) {
       if (Is(part, Part::Kind::kAwait)) plan_.after.push_back(Wait(0, part, part.done));
+      if (Is(part, Part::Kind::kEmpty)) plan_.after.push_back(Write(0, part, part.done));
     }
     return std::move(plan_);
   }
@@ -78,22 +80,25 @@ class Planner {
     marked_.resize(plan_.streams.size());
     return true;
   }
-  size_t Forked(size_t lane, bool staging = false) {
+  size_t Forked(size_t lane, size_t kind = PlanStream::kToPeer) {
     size_t stream = 0;
-    if (Find({.lane = lane, .staging = staging}, &stream)) AddFork(stream, 0);
+    if (Find({.lane = lane, .kind = kind}, &stream)) AddFork(stream, 0);
     return stream;
   }
 
   void Send(const Part& part, size_t stream, DeviceAddress from) {
     if (!part.there) Add(Wait(stream, part, part.ready));
-    Add(Copy(stream, part.to, from, part.bytes));
+    const uint64_t piece = part.piece == 0 ? part.bytes : part.piece;
+    for (uint64_t at = 0; at < part.bytes; at += piece) {
+      Add(Copy(stream, part.to + at, from + at, std::min(piece, part.bytes - at)));
+    }
     Add(Write(stream, part, part.done));
     // What was staged is over for the application before it is sent.
     if (Is(part, Part::Kind::kCopy)) Mark(stream);
   }
 
   void SendStaged(const Part& part) {
-    const size_t staging = Forked(part.lane, true);
+    const size_t staging = Forked(part.lane, PlanStream::kToStaging);
     for (const Staging::Before& other : part.before) {
       Add({.kind = Operation::Kind::kWait,
            .stream = staging,
@@ -103,9 +108,39 @@ class Planner {
     Add(Copy(staging, part.staging, part.from, part.bytes));
     Mark(staging);
     size_t stream = 0;
-    Find({.lane = part.lane, .staging = false}, &stream);
+    Find({.lane = part.lane, .kind = PlanStream::kToPeer}, &stream);
     AddFork(stream, staging);
     Send(part, stream, part.staging);
+  }
+
+  // Through the slots of the receiver's buffer, in order on each channel.
+  void Pass(const Part& part) {
+    const bool fills = Is(part, Part::Kind::kFill);
+    for (size_t i = 0; i < part.chunks.size(); ++i) {
+      const Fifo::Chunk& chunk = part.chunks[i];
+      // In the lane's own stream always: its chunks are in order whatever stream the application's
+      // messages are in.
+      const size_t stream = Forked(part.lane, PlanStream::kToChannel + chunk.channel);
+      LaneMemory::Channel& channel = part.channels[chunk.channel];
+      const auto number = static_cast<uint32_t>(chunk.number);
+      const auto flag = [&](Operation::Kind kind, Flag* which, uint32_t value) {
+        Add({.kind = kind, .stream = stream, .flag = which, .value = value});
+      };
+      if (fills) {
+        if (chunk.number > part.steps) {
+          flag(Operation::Kind::kWait, &channel.emptied,
+               number - static_cast<uint32_t>(part.steps));
+        }
+        Add(Copy(stream, chunk.at, part.from + chunk.offset, chunk.bytes));
+        flag(Operation::Kind::kWrite, &channel.filled, number);
+      } else {
+        flag(Operation::Kind::kWait, &channel.filled, number);
+        Add(Copy(stream, part.to + chunk.offset, chunk.at, chunk.bytes));
+        flag(Operation::Kind::kWrite, &channel.emptied, number);
+      }
+      const bool last = i + 1 == part.chunks.size() || part.chunks[i + 1].channel != chunk.channel;
+      if (last) Mark(stream);
+    }
   }
 
   std::span<const Part> parts_;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "sendrecv/driver.h"
+#include "sendrecv/fifo.h"
+#include "sendrecv/lane.h"
 #include "sendrecv/staging.h"
 
 namespace nccltune::sendrecv {
@@ -21,6 +23,8 @@ struct Part {
     kAwait,   // [ready] and wait for `done`: the other copies
     kCopy,    // wait for `ready`, copy, `done`
     kStaged,  // copy to `staging` and go on; what kCopy does, from there, beside
+    kFill,    // copy `from` to the slots of `chunks`
+    kEmpty,   // and out of them `to` the memory of the message
   };
   Kind kind = Kind::kAwait;
   size_t lane = 0;  // parts of a lane stay in order; those of two do not wait for each other
@@ -32,7 +36,11 @@ struct Part {
   DeviceAddress staging = 0;
   std::vector<Staging::Before> before;  // until `staging` is free
   uint64_t bytes = 0;
+  uint64_t piece = 0;  // bytes of a copy at most; 0: all of them
   bool there = false;  // `ready` was seen already
+  std::vector<Fifo::Chunk> chunks;
+  LaneMemory::Channel* channels = nullptr;
+  uint64_t steps = 0;
 };
 
 struct Operation {
@@ -54,11 +62,13 @@ struct Operation {
   uint64_t bytes = 0;
 };
 
-// A lane has two streams beside the application's: to its peer, where copies may wait long, and to
-// its staging memory, where they wait for room only.
+// A lane has streams beside the application's: to its peer, where copies may wait long, to its
+// staging memory, where they wait for room only, and one for each channel of its buffer.
 struct PlanStream {
+  enum Kind : size_t { kToPeer, kToStaging, kToChannel };
+  static constexpr size_t kKinds = kToChannel + kMostChannels;
   size_t lane = 0;
-  bool staging = false;
+  size_t kind = kToPeer;  // kToChannel: and on
   bool operator==(const PlanStream&) const = default;
 };
 

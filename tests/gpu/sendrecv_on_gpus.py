@@ -3,9 +3,10 @@
 
     python tests/gpu/sendrecv_on_gpus.py --programs .../sendrecv_programs \
         --library libnccltune-sendrecv.so [--operations 1000000] [--kills 100] [--nccl DIR] \
-        [--side-by-side 8] [-o results.json]
+        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [-o results.json]
 
-Needs NCCL and GPUs; ranks are spread over those in sight. Programs are those of
+Needs NCCL and GPUs; ranks are spread over those in sight, or over so many of them: programs that
+share a GPU wait for each other's time slices. Programs are those of
 tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
 in two communicators and two streams, every byte checked; some with memory mapped by hand
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
@@ -51,7 +52,8 @@ class Sum:
         return sum(self.messages.values())
 
 
-def environment(args: argparse.Namespace, stats: Path) -> dict[str, str]:
+def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, str]:
+    """Of the program in that place of those that run side by side."""
     ours = {
         "LD_PRELOAD": str(args.library.resolve()),
         "NCCLTUNE_SENDRECV": "1",
@@ -63,11 +65,20 @@ def environment(args: argparse.Namespace, stats: Path) -> dict[str, str]:
     if args.native:
         ours = {}
     folders = [*args.nccl, os.environ.get("LD_LIBRARY_PATH", "")]
+    if args.gpus_of_a_program:
+        first = place * args.gpus_of_a_program
+        gpus = range(first, first + args.gpus_of_a_program)
+        ours["CUDA_VISIBLE_DEVICES"] = ",".join(str(gpu % args.gpus) for gpu in gpus)
     return os.environ | ours | {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}
 
 
 def run(
-    args: argparse.Namespace, seed: int, how: tuple[str, str], total: Sum, lock: threading.Lock
+    args: argparse.Namespace,
+    seed: int,
+    place: int,
+    how: tuple[str, str],
+    total: Sum,
+    lock: threading.Lock,
 ) -> None:
     """One program to its end; what it said is added."""
     rounds = KILL_ROUNDS if "kill" in how else args.rounds
@@ -79,7 +90,7 @@ def run(
         try:
             done = subprocess.run(
                 [*words, str(largest), how[0], "0", how[1], "single"],
-                env=environment(args, stats),
+                env=environment(args, place, stats),
                 capture_output=True,
                 text=True,
                 timeout=SECONDS,
@@ -113,7 +124,8 @@ def until_done(args: argparse.Namespace, total: Sum) -> None:
             while total.operations < args.operations and not total.wrong:
                 if time.monotonic() > end:
                     return
-                run(args, seed, ("all", "mapped" if seed % 3 == 0 else "allocated"), total, lock)
+                how = ("all", "mapped" if seed % 3 == 0 else "allocated")
+                run(args, seed, place, how, total, lock)
                 seed += args.side_by_side
 
         list(pool.map(one_after_the_other, range(args.side_by_side)))
@@ -125,7 +137,7 @@ def kills(args: argparse.Namespace, total: Sum) -> None:
 
         def one(seed: int) -> None:
             if not total.wrong:
-                run(args, seed, ("kill", "allocated"), total, lock)
+                run(args, seed, seed % args.side_by_side, ("kill", "allocated"), total, lock)
 
         list(pool.map(one, range(args.seed, args.seed + args.kills)))
 
@@ -141,6 +153,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4, help="at most in one program")
     parser.add_argument("--rounds", type=int, default=200, help="of one program")
     parser.add_argument("--side-by-side", type=int, default=8)
+    parser.add_argument("--gpus", type=int, default=1, help="in sight")
+    parser.add_argument("--gpus-of-a-program", type=int, default=0, help="0: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=500)
     parser.add_argument("-o", "--output", type=Path)

@@ -18,6 +18,8 @@ using Stream = struct StreamRecord*;
 using Event = struct EventRecord*;
 using Graph = struct GraphRecord*;
 using GraphExec = struct GraphExecRecord*;
+using Module = struct ModuleRecord*;
+using Function = struct FunctionRecord*;
 
 // CUresult: the values with a meaning of their own here.
 using Result = int;
@@ -27,6 +29,7 @@ inline constexpr Result kNoDevice = 100;
 inline constexpr Result kNotReady = 600;
 
 // CUdevice_attribute.
+inline constexpr int kMultiprocessors = 16;
 inline constexpr int kL2CacheSize = 38;
 inline constexpr int kComputeCapabilityMajor = 75;
 inline constexpr int kComputeCapabilityMinor = 76;
@@ -77,6 +80,13 @@ struct Functions {
   Result (*cuGraphLaunch)(GraphExec exec, Stream stream);
   Result (*cuGraphExecDestroy)(GraphExec exec);
   Result (*cuGraphDestroy)(Graph graph);
+  Result (*cuModuleLoadData)(Module* module, const void* image);
+  Result (*cuModuleUnload)(Module module);
+  Result (*cuModuleGetFunction)(Function* function, Module module, const char* name);
+  Result (*cuLaunchKernel)(Function function, unsigned blocks_x, unsigned blocks_y,
+                           unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                           unsigned threads_z, unsigned shared_bytes, Stream stream,
+                           void** parameters, void** extra);
 };
 
 }  // namespace nccltune::cuda

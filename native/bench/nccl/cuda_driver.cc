@@ -46,6 +46,10 @@ bool FindAll(const OpenedLibrary& library, cuda::Functions* f, std::string* miss
   NCCLTUNE_FIND(cuGraphLaunch);
   NCCLTUNE_FIND(cuGraphExecDestroy);
   NCCLTUNE_FIND(cuGraphDestroy);
+  NCCLTUNE_FIND(cuModuleLoadData);
+  NCCLTUNE_FIND(cuModuleUnload);
+  NCCLTUNE_FIND(cuModuleGetFunction);
+  NCCLTUNE_FIND(cuLaunchKernel);
 #undef NCCLTUNE_FIND
   return missing->empty();
 }

@@ -71,6 +71,7 @@ std::optional<StepError> Gpu::PollFor(cuda::Event event) {
     const cuda::Result result = cuda_->cuEventQuery(event);
     if (result == cuda::kSuccess) return std::nullopt;
     if (result != cuda::kNotReady) return CudaCheck(result, "finish what was launched");
+    if (auto error = FeedLoad()) return error;
     if (stop_) return StepError{ErrorKind::kDied, "stopped", rank_, true};
     if (polls % kPollsPerErrorCheck == 0 && comm() != nullptr) {
       nccl::Result asynchronous = abi::kSuccess;
@@ -84,6 +85,18 @@ std::optional<StepError> Gpu::PollFor(cuda::Event event) {
     sched_yield();
   }
 }
+
+std::optional<StepError> Gpu::StartLoad() {
+  if (load_ == nullptr) load_ = std::make_unique<Load>(cuda_, rank_);
+  if (auto error = load_->Open(device_)) return error;
+  return load_->Start();
+}
+
+std::optional<StepError> Gpu::FeedLoad() {
+  return load_ != nullptr && load_->running() ? load_->Feed() : std::nullopt;
+}
+
+std::optional<StepError> Gpu::StopLoad() { return load_->Stop(); }
 
 std::optional<StepError> Gpu::RecordStart() {
   return CudaCheck(cuda_->cuEventRecord(start_, stream_), "record an event");
@@ -173,6 +186,7 @@ std::optional<StepError> Gpu::Close() {
 void Gpu::Release() {
   if (context_ == nullptr) return;
   buffers_.Release(nullptr);
+  load_.reset();
   if (host_ != nullptr) cuda_->cuMemFreeHost(host_);
   for (cuda::Event event : {start_, end_, done_}) {
     if (event != nullptr) cuda_->cuEventDestroy_v2(event);

@@ -5,12 +5,15 @@
 #define NCCLTUNE_BENCH_NCCL_GPU_H_
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "bench/nccl/call_layout.h"
 #include "bench/nccl/cuda_driver.h"
 #include "bench/nccl/device_buffers.h"
+#include "bench/nccl/load.h"
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/result_check.h"
 #include "bench/step.h"
@@ -74,6 +77,12 @@ class Gpu {
   std::optional<StepError> Launch(cuda::GraphExec graph);
   void Drop(cuda::GraphExec graph) { cuda_->cuGraphExecDestroy(graph); }
 
+  // Something to compute beside what is enqueued, fed whenever something is waited for.
+  std::optional<StepError> StartLoad();
+  std::optional<StepError> FeedLoad();
+  std::optional<StepError> StopLoad();
+  uint64_t load_kernels() const { return load_ == nullptr ? 0 : load_->ended(); }
+
   // For the check of a first call: spoils the result region and makes the input as it should be.
   std::optional<StepError> PrepareCheck(const Step& step);
   // Counts the wrong elements there.
@@ -118,6 +127,7 @@ class Gpu {
   cuda::Event start_ = nullptr;
   cuda::Event end_ = nullptr;
   cuda::Event done_ = nullptr;
+  std::unique_ptr<Load> load_;
   void* host_ = nullptr;  // pinned, kMostCheckedBytes
   std::atomic<nccl::Comm> comm_ = nullptr;
   DeviceBuffers buffers_;

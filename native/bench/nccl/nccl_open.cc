@@ -244,6 +244,7 @@ void NcclBackend::Describe(const World& world, const std::vector<Introduction>& 
   info->redops = AllOf<Redop>(RedopNames());
   info->registered = true;
   info->graph = true;
+  info->load = true;
   info->chunk = interface_version_ >= 6;
 }
 

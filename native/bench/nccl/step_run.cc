@@ -10,6 +10,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Failure = std::optional<StepError>;
 
+// A load is asked whether it needs more once in so many calls: to ask takes a microsecond.
+constexpr int kCallsPerFeed = 8;
+// A load by itself is timed for so long.
+constexpr double kAloneMicroseconds = 3000;
+
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
@@ -55,6 +60,9 @@ class Runner {
   Failure Calls(int count) {
     for (int i = 0; i < count; ++i) {
       if (auto error = gpu_.Call(step_, next_++)) return error;
+      if (step_.load && i % kCallsPerFeed == 0) {
+        if (auto error = gpu_.FeedLoad()) return error;
+      }
     }
     return std::nullopt;
   }
@@ -68,14 +76,47 @@ class Runner {
     if (auto error = step_.check ? LookAndCheck() : Look()) return error;
     const int met = Gpu::MeetsByItself(step_) ? 1 : 0;
     if (auto error = Calls(std::max(step_.warmup - 1 - met, 0))) return error;
+    if (step_.load) {
+      if (auto error = LoadAlone()) return error;
+    }
     if (auto error = MeetAll()) return error;
     const int leading = Gpu::IsSmall(step_) ? 1 : 0;
     const Clock::time_point start = Clock::now();
+    const uint64_t before = gpu_.load_kernels();
     if (auto error = Calls(leading)) return error;
     if (auto error = gpu_.RecordStart()) return error;
     if (auto error = Calls(step_.iterations)) return error;
     if (auto error = gpu_.RecordEndAndWait()) return error;
-    return KeepTimes(MicrosecondsSince(start), step_.iterations + leading);
+    const double took = MicrosecondsSince(start);
+    if (step_.load) {
+      outcome_->timing.load_us = PerKernel(took, gpu_.load_kernels() - before);
+      if (auto error = gpu_.StopLoad()) return error;
+    }
+    return KeepTimes(took, step_.iterations + leading);
+  }
+
+  // It goes on behind.
+  Failure LoadAlone() {
+    if (auto error = gpu_.StartLoad()) return error;
+    // The first one has begun when it has ended.
+    while (gpu_.load_kernels() == 0) {
+      if (auto error = gpu_.FeedLoad()) return error;
+    }
+    const Clock::time_point start = Clock::now();
+    const uint64_t before = gpu_.load_kernels();
+    double took = 0;
+    while (took < kAloneMicroseconds) {
+      if (auto error = gpu_.FeedLoad()) return error;
+      took = MicrosecondsSince(start);
+    }
+    outcome_->timing.load_alone_us = PerKernel(took, gpu_.load_kernels() - before);
+    return std::nullopt;
+  }
+
+  // Nothing: too short a time for one.
+  static std::optional<double> PerKernel(double us, uint64_t kernels) {
+    if (kernels == 0) return std::nullopt;
+    return us / static_cast<double>(kernels);
   }
 
   Failure TimeGraph() {

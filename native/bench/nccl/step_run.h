@@ -29,6 +29,9 @@ struct StepOutcome {
 //    `host_us` that of the host clock over all calls in between: nccl-tests' method, which counts
 //    the first launch and the polling as well.
 //
+// With a load, kernels run from before 2. to the end of 3.; how long one takes by itself is timed
+// before.
+//
 // With a graph the iterations are captured once, launched once untimed, met, and launched once
 // between the events, without a leading call; the check is a graph of its own, at the end.
 std::optional<StepError> RunStep(Gpu& gpu, const Step& step, Observer& observer,

@@ -19,7 +19,7 @@ Step FullStep() {
   step.dtype = Dtype::kF8e5m2;
   step.redop = Redop::kMulsum;
   step.root = 3;
-  step.in_place = step.registered = step.graph = true;
+  step.in_place = step.registered = step.graph = step.load = true;
   step.choice = {Choice::Kind::kForced, {abi::kPat, abi::kSimple}, 12, 4096};
   step.warmup = 5;
   step.iterations = 99;
@@ -43,7 +43,7 @@ TEST(Messages, AStepKeepsEverything) {
   EXPECT_EQ(read.dtype, Dtype::kF8e5m2);
   EXPECT_EQ(read.redop, Redop::kMulsum);
   EXPECT_EQ(read.root, 3);
-  EXPECT_TRUE(read.in_place && read.registered && read.graph);
+  EXPECT_TRUE(read.in_place && read.registered && read.graph && read.load);
   EXPECT_EQ(read.choice, step.choice);
   EXPECT_EQ(read.warmup, 5);
   EXPECT_EQ(read.iterations, 99);
@@ -56,7 +56,7 @@ TEST(Messages, AStepKeepsEverything) {
 
 TEST(Messages, AResultKeepsEverything) {
   StepResult result;
-  result.timings = {{2, 68.125, 70.5, 3}, {3, 1e-3, std::nullopt, std::nullopt}};
+  result.timings = {{2, 68.125, 70.5, 3, 100.0, 125.5}, {3, 1e-3, std::nullopt, std::nullopt}};
   result.ran = Ran{{abi::kTree, -1}, std::nullopt, size_t{512}};
   result.applied = false;
   result.error = StepError{ErrorKind::kMemory, "too \n large", 2, true};
@@ -67,7 +67,10 @@ TEST(Messages, AResultKeepsEverything) {
   EXPECT_EQ(read.timings[0].event_us, 68.125);
   EXPECT_EQ(read.timings[0].host_us, 70.5);
   EXPECT_EQ(read.timings[0].wrong, 3);
+  EXPECT_EQ(read.timings[0].load_alone_us, 100.0);
+  EXPECT_EQ(read.timings[0].load_us, 125.5);
   EXPECT_FALSE(read.timings[1].host_us);
+  EXPECT_FALSE(read.timings[1].load_us);
   EXPECT_FALSE(read.timings[1].wrong);
   EXPECT_EQ(read.ran, result.ran);
   EXPECT_FALSE(read.applied);

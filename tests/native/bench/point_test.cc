@@ -35,6 +35,15 @@ TEST(Point, TheSlowestRankCountsAndAllAreKept) {
   EXPECT_FALSE(point.error);
 }
 
+TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
+  const Point point =
+      Together(Step(), {Timed({{0, 10, 12, 0, 100.0, 150.0}, {1, 10, 12, 0, 10.0, 20.0}})}, 2);
+  EXPECT_EQ(point.load_alone_us, 10.0);
+  EXPECT_EQ(point.load_us, 20.0);
+  const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
+  EXPECT_NE(answer.find(R"("load_alone_us":10.0,"load_us":20.0)"), std::string::npos) << answer;
+}
+
 TEST(Point, WhatOneRankDoesNotKnowIsNotKnown) {
   const Point point =
       Together(Step(), {Timed({{0, 10, std::nullopt, 0}}), Timed({{1, 10, 12, std::nullopt}})}, 2);

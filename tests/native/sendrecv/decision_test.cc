@@ -44,5 +44,13 @@ TEST(Decision, ASendAloneDoesNotWaitForWhatNcclWouldNotWaitFor) {
   EXPECT_EQ(HowToSend(false, kSmallAlone, kLoose), Sending::kDirect);
 }
 
+TEST(Decision, ThroughBuffersWhoeverComesFirst) {
+  const Policy policy = {.fifo = true};
+  for (const Role role : {Role::kSender, Role::kReceiver}) {
+    EXPECT_EQ(FirstDecides(role, kInGroup, policy), Verdict::kFifo);
+    EXPECT_EQ(FirstDecides(role, kImpossible, policy), Verdict::kNative);
+  }
+}
+
 }  // namespace
 }  // namespace nccltune::sendrecv

@@ -139,6 +139,33 @@ TEST(Group, RandomProgramsEndWell) {
   }
 }
 
+TEST(Group, RandomProgramsThroughBuffersEndWell) {
+  std::map<Path, size_t> paths;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Random random(seed);
+    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    const Ran ran = RunProgram(program, random, 0.8, kThroughBuffers);
+    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+    for (const auto& [path, count] : ran.paths) paths[path] += count;
+  }
+  EXPECT_GT(paths[Path::kNative], 100U);
+  EXPECT_GT(paths[Path::kFifo], 1000U);
+  EXPECT_EQ(paths[Path::kPushed] + paths[Path::kPulled] + paths[Path::kStaged], 0U);
+}
+
+TEST(Group, RandomProgramsInPiecesEndWell) {
+  Policy policy = kCopies;
+  policy.piece = 100;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    const Ran ran = RunProgram(program, random, 0.8, policy);
+    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+  }
+}
+
 // Programs that NCCL carries through thanks to its buffers, as nobody promises.
 TEST(Group, WhatEndsWithNcclEndsWithUs) {
   size_t ended = 0;
@@ -161,9 +188,11 @@ TEST(Group, ByThreads) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
     const Program program = RandomProgram(random, 30, false, kKind);
-    const Ran ran = RunProgramByThreads(program, seed, 0.8);
-    ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
-    ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+    for (const Policy& policy : {kCopies, kThroughBuffers}) {
+      const Ran ran = RunProgramByThreads(program, seed, 0.8, policy);
+      ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+      ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+    }
   }
 }
 

@@ -24,7 +24,7 @@ struct Pair {
 TEST(Lane, AWordKeepsWhatItIsMadeOf) {
   for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) {
     for (const Verdict verdict :
-         {Verdict::kNative, Verdict::kPush, Verdict::kPull, Verdict::kClosed}) {
+         {Verdict::kNative, Verdict::kPush, Verdict::kPull, Verdict::kClosed, Verdict::kFifo}) {
       for (const bool met : {false, true}) {
         const Word word = {.number = number, .verdict = verdict, .met = met};
         const Word again = Word::Of(word.Packed());
@@ -49,6 +49,30 @@ TEST(Lane, TheFirstDecidesAndTheSecondFollows) {
   EXPECT_EQ(second.theirs.allocation, 7U);
   EXPECT_EQ(second.theirs.offset, 512U);
   EXPECT_EQ(second.theirs.bytes, kLongest);
+}
+
+TEST(Lane, IsFreshUntilItsFirstMessage) {
+  Pair pair;
+  pair.sender.Pass();
+  EXPECT_TRUE(pair.sender.IsFresh()) << "small ones do not count";
+  pair.receiver.Arrive(kLongest, 0, 0, Verdict::kNative);
+  EXPECT_TRUE(pair.sender.IsFresh()) << "each side sees its own";
+  EXPECT_FALSE(pair.receiver.IsFresh());
+}
+
+// Whoever still runs writes the counters of a buffer after it was broken.
+TEST(Lane, ABrokenBuffersCountersAreSetAheadAgain) {
+  Pair pair;
+  LaneMemory::Channel& channel = pair.memory->channels[1];
+  channel.told = 41;
+  pair.sender.Break();
+  EXPECT_TRUE(Reached(channel.filled, 1000));
+  EXPECT_TRUE(Reached(channel.emptied, 1000));
+  channel.filled = 40;
+  pair.sender.Release();
+  EXPECT_TRUE(Reached(channel.filled, 1000));
+  for (int i = 0; i < 5; ++i) pair.receiver.Release();
+  EXPECT_TRUE(Reached(channel.filled, 1000)) << "not so far that it seems to lie behind";
 }
 
 TEST(Lane, IsReadyOnceTheReceiversStreamIsThere) {

@@ -27,7 +27,8 @@ class PlanTest : public testing::Test {
             .from = 2000 + message,
             .staging = 3000 + message,
             .before = {},
-            .bytes = 1};
+            .bytes = 1,
+            .chunks = {}};
   }
 
   // `0:=ready1 1:after0 ...`: stream, operation, message.
@@ -64,7 +65,22 @@ class PlanTest : public testing::Test {
       if (flag == &flags_[i].ready) return "ready" + std::to_string(i);
       if (flag == &flags_[i].done) return "done" + std::to_string(i);
     }
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      if (flag == &channels_[i].filled) return "filled" + std::to_string(i);
+      if (flag == &channels_[i].emptied) return "emptied" + std::to_string(i);
+    }
     return "none";
+  }
+
+  // Two channels, three chunks, two slots.
+  Part Through(Part::Kind kind) {
+    Part part = Of(kind, 0, 1);
+    part.chunks = {{.channel = 0, .number = 7, .at = 500, .offset = 0, .bytes = 9},
+                   {.channel = 0, .number = 8, .at = 600, .offset = 9, .bytes = 9},
+                   {.channel = 1, .number = 2, .at = 700, .offset = 18, .bytes = 4}};
+    part.channels = channels_.data();
+    part.steps = 2;
+    return part;
   }
 
   std::string Before(const std::vector<Part>& parts, bool native = false) {
@@ -75,6 +91,7 @@ class PlanTest : public testing::Test {
   }
 
   std::array<Flags, 6> flags_;
+  std::array<LaneMemory::Channel, 2> channels_;
 };
 
 TEST_F(PlanTest, OneReceive) {
@@ -105,7 +122,7 @@ TEST_F(PlanTest, EachLaneThatCopiesHasItsStream) {
             "1:?ready3 1:copy2003>1003 1:=done3 1:mark");
   EXPECT_EQ(After(parts), "1:join 2:join 0:?done4");
   const std::vector<PlanStream> streams = {
-      {}, {.lane = 4, .staging = false}, {.lane = 2, .staging = false}};
+      {}, {.lane = 4, .kind = PlanStream::kToPeer}, {.lane = 2, .kind = PlanStream::kToPeer}};
   EXPECT_TRUE(MakePlan(parts, false).streams == streams);
 }
 
@@ -145,6 +162,35 @@ TEST_F(PlanTest, AStagedSendBehindAnotherIsNotWaitedFor) {
             "1:after0 1:?ready1 1:copy2001>1001 1:=done1 1:mark 2:after0 2:copy2002>3002 2:mark "
             "1:after2 1:?ready2 1:copy3002>1002 1:=done2");
   EXPECT_EQ(After(parts), "1:join 2:join");
+}
+
+// The second slot of channel 1 was never taken before.
+TEST_F(PlanTest, SlotsAreFilledWhenTheyAreEmptied) {
+  const std::vector<Part> parts = {Through(Part::Kind::kFill)};
+  EXPECT_EQ(Before(parts),
+            "1:after0 1:?emptied0 1:copy2001>500 1:=filled0 1:?emptied0 1:copy2010>600 1:=filled0 "
+            "1:mark 2:after0 2:copy2019>700 2:=filled1 2:mark");
+  EXPECT_EQ(After(parts), "1:join 2:join");
+  const Plan plan = MakePlan(parts, false);
+  EXPECT_EQ(plan.before[1].value, 5U);
+  EXPECT_EQ(plan.before[3].value, 7U);
+}
+
+TEST_F(PlanTest, AMessageIsOverWhenItsSlotsAreEmptied) {
+  const std::vector<Part> parts = {Through(Part::Kind::kEmpty)};
+  EXPECT_EQ(Before(parts),
+            "1:after0 1:?filled0 1:copy500>1001 1:=emptied0 1:?filled0 1:copy600>1010 1:=emptied0 "
+            "1:mark 2:after0 2:?filled1 2:copy700>1019 2:=emptied1 2:mark");
+  EXPECT_EQ(After(parts), "1:join 2:join 0:=done1");
+}
+
+TEST_F(PlanTest, ACopyInPieces) {
+  Part part = Of(Part::Kind::kCopy, 0, 1);
+  part.bytes = 25;
+  part.piece = 10;
+  EXPECT_EQ(Before({part}), "0:?ready1 0:copy2001>1001 0:copy2011>1011 0:copy2021>1021 0:=done1");
+  const Plan plan = MakePlan({{part}}, false);
+  EXPECT_EQ(plan.before[3].bytes, 5U);
 }
 
 TEST_F(PlanTest, NothingIsNothing) {

@@ -15,6 +15,8 @@ namespace {
 constexpr uint64_t kStaging = 2 * kEagerLimit;
 constexpr uint64_t kLargest = 3 * kEagerLimit;
 constexpr uint64_t kPlace = kLargest;
+constexpr FifoSettings kFifo = {
+    .buffer = 900, .steps = 3, .channels = 2, .chunk = 150, .least = kEagerLimit};
 
 uint8_t ContentOf(size_t message, uint64_t byte) {
   return static_cast<uint8_t>(131 * message + 7 * byte + 1);
@@ -27,14 +29,16 @@ struct Lane {
   NativeLane native;
   std::unique_ptr<LaneEnd> ends[2];
   std::unique_ptr<Staging> staging;
+  std::unique_ptr<Fifo> fifos[2];
   Port ports[2];
 };
 
 class World {
  public:
-  World(const Program& program, double possible, const SoftOptions& options)
+  World(const Program& program, double possible, const Policy& policy, const SoftOptions& options)
       : program_(program),
         possible_(possible),
+        policy_(policy),
         machine_(options),
         next_(program.ranks),
         busy_(program.ranks) {
@@ -74,7 +78,7 @@ class World {
                           .captured = sent.captured});
     }
     const Surroundings surroundings = {
-        .policy = {.eager_limit = kEagerLimit, .loose = false},
+        .policy = policy_,
         .moment = moment,
         .pause = pause,
         .native =
@@ -107,9 +111,12 @@ class World {
       for (const Stream stream : streams_[rank]) over &= drivers_[rank]->Synchronize(stream);
     }
     for (const auto& [key, lane] : lanes_) {
-      over &= drivers_[std::get<1>(key)]->Synchronize(lane->ports[0].staging_stream);
-      over &= drivers_[std::get<1>(key)]->Synchronize(lane->ports[0].stream);
-      over &= drivers_[std::get<2>(key)]->Synchronize(lane->ports[1].stream);
+      for (const size_t side : {0U, 1U}) {
+        SoftDriver& driver = *drivers_[side == 0 ? std::get<1>(key) : std::get<2>(key)];
+        for (const Stream stream : lane->ports[side].streams) {
+          over &= stream == nullptr || driver.Synchronize(stream);
+        }
+      }
     }
     return over;
   }
@@ -171,6 +178,7 @@ class World {
     auto& lane = lanes_[{sent.comm, sent.from, sent.to}];
     if (lane != nullptr) return;
     lane = std::make_unique<Lane>();
+    DeviceAddress buffer = 0;
     for (const Role role : {Role::kSender, Role::kReceiver}) {
       const size_t mine = role == Role::kSender ? sent.from : sent.to;
       const size_t peer = role == Role::kSender ? sent.to : sent.from;
@@ -178,13 +186,15 @@ class World {
       lane->ends[static_cast<size_t>(role)] = std::make_unique<LaneEnd>(*lane->memory, role);
       Port& port = lane->ports[static_cast<size_t>(role)];
       port.end = lane->ends[static_cast<size_t>(role)].get();
-      port.stream = driver.NewStream();
-      port.staging_stream = driver.NewStream();
-      port.forked = driver.NewEvent();
-      port.joined = driver.NewEvent();
-      port.staging_joined = driver.NewEvent();
+      port.streams[PlanStream::kToPeer] = driver.NewStream();
       port.name = "rank " + std::to_string(sent.from) + " to rank " + std::to_string(sent.to);
-      machine_.Name(port.stream, port.name + (role == Role::kSender ? ", sender" : ", receiver"));
+      machine_.Name(port.streams[PlanStream::kToPeer],
+                    port.name + (role == Role::kSender ? ", sender" : ", receiver"));
+      if (buffer == 0) buffer = drivers_[sent.to]->Allocate(kFifo.room());
+      const DeviceAddress slots =
+          role == Role::kReceiver ? buffer : driver.Import(*drivers_[sent.to], buffer);
+      lane->fifos[static_cast<size_t>(role)] = std::make_unique<Fifo>(kFifo, slots);
+      port.fifo = [fifo = lane->fifos[static_cast<size_t>(role)].get()] { return fifo; };
       const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
       port.resolve = [base, peer](uint64_t allocation, uint64_t offset) {
         return allocation == peer + 1 ? base + offset : 0;
@@ -230,6 +240,7 @@ class World {
 
   const Program& program_;
   const double possible_;
+  const Policy policy_;
   SoftMachine machine_;
   std::vector<SoftDriver*> drivers_;
   std::vector<DeviceAddress> memory_;
@@ -251,8 +262,8 @@ SoftOptions OptionsFor(const Program& program) {
 
 }  // namespace
 
-Ran RunProgram(const Program& program, Random& random, double possible) {
-  World world(program, possible, OptionsFor(program));
+Ran RunProgram(const Program& program, Random& random, double possible, const Policy& policy) {
+  World world(program, possible, policy, OptionsFor(program));
   bool more = true;
   while (more) {
     more = world.RunAny(random);
@@ -261,11 +272,12 @@ Ran RunProgram(const Program& program, Random& random, double possible) {
   return world.Result(world.machine().Run(random));
 }
 
-Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible) {
+Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
+                        const Policy& policy) {
   SoftOptions options = OptionsFor(program);
   options.delay_bits = 2;
   options.seed = seed;
-  World world(program, possible, options);
+  World world(program, possible, policy, options);
   world.machine().Start(2);
   world.machine().RunHosts(static_cast<int>(program.ranks), [&](int number) {
     const auto rank = static_cast<size_t>(number);

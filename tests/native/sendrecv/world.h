@@ -23,6 +23,10 @@ inline constexpr uint64_t kEagerLimit = 1024;
 inline constexpr uint64_t kFloor = 128;
 inline constexpr Kind kKind = {.floor = kFloor, .eager = kEagerLimit, .largest = 3 * kEagerLimit};
 
+// Straight from memory to memory, and through buffers of the receivers.
+inline constexpr Policy kCopies = {.eager_limit = kEagerLimit};
+inline constexpr Policy kThroughBuffers = {.eager_limit = kEagerLimit, .fifo = true};
+
 struct Ran {
   bool over = false;
   std::string trouble;           // empty: all bytes were right
@@ -30,10 +34,12 @@ struct Ran {
 };
 
 // How likely a message can be carried by a copy engine; 0: all by NCCL.
-Ran RunProgram(const Program& program, Random& random, double possible);
+Ran RunProgram(const Program& program, Random& random, double possible,
+               const Policy& policy = kCopies);
 
 // The same by threads, one for each rank.
-Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible);
+Ran RunProgramByThreads(const Program& program, uint64_t seed, double possible,
+                        const Policy& policy = kCopies);
 
 }  // namespace nccltune::sendrecv
 

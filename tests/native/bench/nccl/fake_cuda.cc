@@ -157,10 +157,12 @@ using nccltune::cuda::Device;
 using nccltune::cuda::Event;
 using nccltune::cuda::EventRecord;
 using nccltune::cuda::EventState;
+using nccltune::cuda::Function;
 using nccltune::cuda::Graph;
 using nccltune::cuda::GraphExec;
 using nccltune::cuda::GraphExecRecord;
 using nccltune::cuda::GraphRecord;
+using nccltune::cuda::Module;
 using nccltune::cuda::Stream;
 using nccltune::cuda::StreamRecord;
 
@@ -219,6 +221,9 @@ Result cuDeviceGetAttribute(int* value, int attribute, Device) {
   switch (attribute) {
     case nccltune::cuda::kL2CacheSize:
       *value = static_cast<int>(Setting("FAKE_CUDA_L2", size_t{256} << 10U));
+      return 0;
+    case nccltune::cuda::kMultiprocessors:
+      *value = 4;
       return 0;
     case nccltune::cuda::kComputeCapabilityMajor:
       *value = static_cast<int>(capability / 10);
@@ -388,6 +393,34 @@ Result cuGraphExecDestroy(GraphExec exec) {
 Result cuGraphDestroy(Graph graph) {
   delete graph;
   Count(-1);
+  return 0;
+}
+
+Result cuModuleLoadData(Module* module, const void* image) {
+  if (std::strstr(static_cast<const char*>(image), ".entry nccltune_load") == nullptr) {
+    return kInvalidValue;
+  }
+  *module = reinterpret_cast<Module>(new char);
+  Count(1);
+  return 0;
+}
+
+Result cuModuleUnload(Module module) {
+  delete reinterpret_cast<char*>(module);
+  Count(-1);
+  return 0;
+}
+
+Result cuModuleGetFunction(Function* function, Module module, const char*) {
+  *function = reinterpret_cast<Function>(module);
+  return 0;
+}
+
+// Takes a nanosecond for each round of its second parameter.
+Result cuLaunchKernel(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      Stream stream, void** parameters, void**) {
+  const auto rounds = *static_cast<const unsigned*>(parameters[1]);
+  stream->Enqueue([rounds] { std::this_thread::sleep_for(std::chrono::nanoseconds(rounds)); });
   return 0;
 }
 

@@ -50,6 +50,29 @@ TEST_F(NcclBackendTest, EveryCollectiveWithEveryType) {
   Close();
 }
 
+TEST_F(NcclBackendTest, BesideALoad) {
+  Open(3);
+  for (const size_t bytes : {size_t{1} << 10, size_t{4} << 20}) {
+    Step step = StepOf(Collective::kSendRecv, bytes);
+    step.iterations = 40;
+    step.load = true;
+    const StepResult result = Good(step);
+    for (const RankTiming& timing : result.timings) {
+      ASSERT_TRUE(timing.load_alone_us);
+      EXPECT_GT(*timing.load_alone_us, 0);
+      if (timing.load_us) {
+        EXPECT_GT(*timing.load_us, 0);
+      }
+    }
+    step.load = false;
+    for (const RankTiming& timing : Good(step).timings) {
+      EXPECT_FALSE(timing.load_us || timing.load_alone_us);
+    }
+  }
+  // All of it is given back (support.h counts).
+  Close();
+}
+
 TEST_F(NcclBackendTest, EveryReductionWithEveryType) {
   Open(3);
   for (const Collective collective :

@@ -86,6 +86,29 @@ TEST(Whole, RandomProgramsInMappedMemory) {
 
 // Programs that rely on NCCL's buffers, and that the stand-in alone has carried through. Not seed
 // 12, which relies on them for a send in a group that receives: that may wait (docs/design).
+TEST(Whole, RandomProgramsThroughBuffersOfReceivers) {
+  const Environment few = {{"NCCLTUNE_SENDRECV_POLICY", "vccl"},
+                           {"NCCLTUNE_SENDRECV_BUFFER", "1M"},
+                           {"NCCLTUNE_SENDRECV_STEPS", "4"},
+                           {"NCCLTUNE_SENDRECV_CHANNELS", "3"},
+                           {"NCCLTUNE_SENDRECV_CHUNK", "64K"}};
+  for (const Environment& settings : {Environment{{"NCCLTUNE_SENDRECV_POLICY", "vccl"}}, few}) {
+    const std::string output = Programs("3 10 20 4 plain 3145728", settings);
+    EXPECT_TRUE(Has(output, "well: 200 messages")) << output;
+    EXPECT_TRUE(Has(output, "copy engine, through the receiver's buffer: ")) << output;
+    EXPECT_FALSE(Has(output, "copy engine, pushed")) << output;
+  }
+  const std::string killed = Programs("3 200 20 3 plain 1048576 kill", few);
+  EXPECT_TRUE(Has(killed, "well: all learned of the end of rank ")) << killed;
+}
+
+TEST(Whole, RandomProgramsInPieces) {
+  const std::string output =
+      Programs("5 10 20 4 plain 3145728", {{"NCCLTUNE_SENDRECV_CHUNK", "100K"}});
+  EXPECT_TRUE(Has(output, "well: 200 messages")) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+}
+
 TEST(Whole, RandomProgramsThatRelyOnBuffers) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     const std::string output = Programs(std::to_string(seed) + " 2 14 3 eager 3000000 all 10");
