@@ -25,6 +25,8 @@ SIZES = "4K-256M"
 """What is compared where nobody says."""
 RESULT = "sendrecv.json"
 _INDENT = 11
+_SHORT = {"native": "native", "copy engine": "copy"}
+"""Who takes a size, as it stands in a column."""
 
 
 def compare(
@@ -187,17 +189,17 @@ def _table(out: "Console", verdict: "Verdict") -> None:
     if not verdict.points:
         return
     out.print(
-        f"{'size':>10}{'native':>12}{'GB/s':>7}{'copy engine':>14}{'GB/s':>7}{'gain':>8}"
-        "   95 % CI                takes it"
+        f"{'size':>10}{'native':>12}{'copy engine':>13}{'GB/s':>7}{'gain':>8}"
+        "  95 % CI             taken"
     )
     for point in verdict.points:
         gain = point.gain
         interval = f"{gain.low:.2f}-{gain.high:.2f}  {point.effect.value}"
-        taken = point.taken if verdict.decided else "open"
+        taken = _SHORT[point.taken] if verdict.decided else "open"
         out.print(
             f"{format_bytes(point.bytes):>10}{point.native_us:>9.4g} us"
-            f"{point.bytes / point.native_us / 1e3:>7.3g}{point.copy_engine_us:>11.4g} us"
-            f"{point.bytes / point.copy_engine_us / 1e3:>7.3g}{gain.gain:>7.2f}x   {interval:<23}"
+            f"{point.copy_engine_us:>10.4g} us{point.bytes / point.copy_engine_us / 1e3:>7.3g}"
+            f"{gain.gain:>7.2f}x  {interval:<20}"
             f"{taken}".rstrip()
         )
 
@@ -209,12 +211,12 @@ def _policies(out: "Console", verdict: "Verdict") -> None:
 
     if not verdict.policies:
         return
-    out.print(f"{'policy':<36}{'starts':>7}{'over native':>14}   95 % CI       over copy engine")
+    out.print(f"{'policy':<34}{'starts':>7}{'over native':>13}  95 % CI    over copy engine")
     for point in verdict.policies:
         gain = point.over_native
         out.print(
-            f"{label(Settings.of(point.settings)):<36}{gain.processes:>7}{gain.gain:>13.2f}x"
-            f"   {f'{gain.low:.2f}-{gain.high:.2f}':<14}{point.over_copy_engine:.2f}x",
+            f"{label(Settings.of(point.settings)):<34}{gain.processes:>7}{gain.gain:>12.2f}x"
+            f"  {f'{gain.low:.2f}-{gain.high:.2f}':<11}{point.over_copy_engine:.2f}x",
             markup=False,
         )
     if verdict.proof is not None:

@@ -121,6 +121,21 @@ def test_what_noise_hides_leaves_the_default(tmp_path: Path) -> None:
     assert kept >= 11
 
 
+@pytest.mark.parametrize(("luck", "noise"), [(0.004, 0.003), (0.02, 0.01), (0.06, 0.03)])
+@pytest.mark.parametrize("time", [1.04, 1 / 1.04])
+def test_whatever_the_noise_the_threshold_moves_the_right_way(
+    tmp_path: Path, luck: float, noise: float, time: float
+) -> None:
+    def model(settings: Settings, collective: Collective, size: int) -> float:
+        return (8 + size / 150e3) * (1.0 if settings == DEFAULT else time)
+
+    for seed in range(10):
+        machine = Machine(model, luck=luck, noise=noise, seed=seed)
+        verdict = compare(tmp_path / str(seed), machine, WANTED._replace(seed=seed))
+        found = verdict.from_bytes or 1 << 40
+        assert found >= DEFAULT_FROM if time > 1 else found <= DEFAULT_FROM
+
+
 def test_no_difference_is_not_slower(tmp_path: Path) -> None:
     """Where it costs nothing copy engines take all, since that leaves SMs to others."""
     verdict = compare(tmp_path, Machine(lambda *_: 20.0))

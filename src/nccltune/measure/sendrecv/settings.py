@@ -17,7 +17,7 @@ CHUNK = "NCCLTUNE_SENDRECV_CHUNK"
 MEANING = {
     ON: "sends and receives by the GPUs' copy engines (0: never)",
     FROM: "bytes from which on a message is worth a copy engine",
-    POLICY: "how a message goes by copy engines",
+    POLICY: "how a message goes by copy engines (vccl: a send may wait for its receive)",
     BUFFER: "bytes of the receiver's buffer for each channel of each peer",
     STEPS: "slots of a channel's buffer",
     CHANNELS: "parts of a message that go side by side",
