@@ -63,7 +63,9 @@ def count(messages: int) -> None:
 
 
 def main() -> None:
-    if OURS:
+    if not OURS:
+        assert os.environ["NCCLTUNE_SENDRECV"] == "0"
+    else:
         check_environment()
         if WITHOUT == "setting":
             text = "NCCLTUNE_SENDRECV_FROM='4096' is not 256K to 1024M; taking 2M"

@@ -13,6 +13,7 @@ from nccltune.measure.conversation import Hello, Measure, Point
 from nccltune.measure.p2p.runs import Kept
 from nccltune.measure.p2p.session import Process, Starter
 from nccltune.measure.p2p.settings import DEFAULT, Settings
+from nccltune.measure.sendrecv.settings import ON
 from nccltune.model.errors import InputError, LaunchError
 
 SENDRECV = Kept("sendrecv", "comparison of NCCL with copy engines", "--sendrecv")
@@ -60,7 +61,8 @@ def on_gpus(launch: Launch, library: Path, *, program: Sequence[str] | None = No
     def start(settings: Settings, process: int) -> Iterator[Process]:  # noqa: ARG001
         nonlocal nccl
         if settings == DEFAULT:
-            with Bench(launch, program=program) as bench:
+            # A shell that has the library in all its programs is still to measure NCCL alone.
+            with Bench(launch, program=program, settings={ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
                 yield _Running(bench)
             return
