@@ -18,6 +18,7 @@ Examples:
   nccltune env studies/h200x4 --format nccl.conf | sudo tee -a /etc/nccl.conf
   nccltune env --net --format mpirun
   eval "$(nccltune env --sendrecv)"
+  eval "$(nccltune env --sendrecv studies/h200x4)"
 """
 
 FORMATS = ("shell", "nccl.conf", "sbatch", "mpirun", "kubernetes", "docker")
@@ -72,9 +73,10 @@ def command(
     """Print the settings that make stock NCCL load the rules, with --net the network plugin, with
     --sendrecv the library before NCCL.
 
-    CONFIG is a study or a tuner configuration. Settings that a study recommends (sweep --p2p) or
-    has kept (try) are printed, too. Nothing is installed or changed; remove the lines and NCCL is
-    as it was. Settings already in this shell that would get in the way are named on stderr.
+    CONFIG is a study or a tuner configuration. Settings that a study recommends (sweep --p2p, and
+    with --sendrecv those of sweep --sendrecv) or has kept (try) are printed, too. Nothing is
+    installed or changed; remove the lines and NCCL is as it was. Settings already in this shell
+    that would get in the way are named on stderr.
     """
     from rich.markup import escape
 
@@ -97,7 +99,7 @@ def command(
     meanings: dict[str, str] = {}
     warnings: list[str] = []
     if config is not None:
-        settings, rules, warnings = _deploy_rules(config, plugin, config_path)
+        settings, rules, warnings = _deploy_rules(config, plugin, config_path, sendrecv=sendrecv)
         warnings += conflicts(os.environ.copy())
     if net:
         deployed = net_deployment(plugin=net_plugin, nccl=nccl)
@@ -105,10 +107,10 @@ def command(
         meanings |= deployed.meanings
         warnings += deployed.notes + net_conflicts(os.environ.copy(), deployed.settings)
     if sendrecv:
-        before = sendrecv_deployment(library=sendrecv_library)
+        before = sendrecv_deployment(library=sendrecv_library, study=config)
         settings |= before.settings
         meanings |= before.meanings
-        warnings += sendrecv_conflicts(os.environ.copy(), before.settings)
+        warnings += before.notes + sendrecv_conflicts(os.environ.copy(), before.settings)
     note = stderr()
     if as_json:
         shown: dict[str, object] = {"settings": settings, "rules": rules}
@@ -123,9 +125,11 @@ def command(
 
 
 def _deploy_rules(
-    config: Path, plugin: Path | None, config_path: Path | None
+    config: Path, plugin: Path | None, config_path: Path | None, *, sendrecv: bool
 ) -> tuple[dict[str, str], int, list[str]]:
-    """The settings, how many rules they load, and what is wrong with those."""
+    """The settings, how many rules they load, and what is wrong with those. With `sendrecv` a study
+    that tells of nothing else has none."""
+    from nccltune.cli.env_sendrecv import has_threshold
     from nccltune.formats.nccl_conf import read_conf
     from nccltune.formats.tuner_csv import read_rules
     from nccltune.model.errors import InputError
@@ -137,11 +141,15 @@ def _deploy_rules(
         kept = config / name
         settings |= read_conf(kept) if kept.is_file() else {}
     if not path.is_file():
-        if settings:
+        compared = has_threshold(config)
+        if settings or (sendrecv and compared):
             return settings, 0, []
-        raise InputError(
-            "no such configuration", where=str(path), hint=f"make it: nccltune tune {config}"
-        )
+        hint = f"make it: nccltune tune {config}"
+        if sendrecv:
+            hint = f"find its threshold: nccltune sweep --sendrecv -o {config}"
+        elif compared:
+            hint = f"it has a threshold for copy engines: nccltune env --sendrecv {config}"
+        raise InputError("no such configuration", where=str(path), hint=hint)
     read = read_rules(path)
     settings |= deployment(path, plugin=plugin, config_path=config_path)
     bad = count(len(read.problems), "bad line")

@@ -5,17 +5,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nccltune.cli.env_net import Deployment
+from nccltune.measure.sendrecv.settings import MEANING, ON
 
 _PRELOAD = "LD_PRELOAD"
 _AS_NCCL = Path("nccltune-sendrecv")
 """The folder beside the library that holds it as libnccl.so.2."""
 
 
-def sendrecv_deployment(*, library: Path | None = None) -> Deployment:
-    """The settings that put the library before NCCL and turn it on.
+CONF = "sendrecv.conf"
+"""What `nccltune sweep --sendrecv` recommends, in its study."""
+
+
+def has_threshold(study: Path) -> bool:
+    """Whether sends and receives were compared there."""
+    return (study / CONF).is_file()
+
+
+def sendrecv_deployment(*, library: Path | None = None, study: Path | None = None) -> Deployment:
+    """The settings that put the library before NCCL and turn it on, with those that a study
+    recommends.
 
     `library` is where it will be, if not where it is here. Raises InputError for a path that the
-    dynamic loader cannot be given, and PlatformError without a library.
+    dynamic loader cannot be given and for a study's settings that are none of the library's, and
+    PlatformError without a library.
     """
     from nccltune.model.errors import InputError
     from nccltune.native import sendrecv_path
@@ -27,15 +39,42 @@ def sendrecv_deployment(*, library: Path | None = None) -> Deployment:
             where=str(path),
             hint="move the library",
         )
-    settings = {_PRELOAD: str(path), "NCCLTUNE_SENDRECV": "1"}
+    settings = {_PRELOAD: str(path), ON: "1"}
     meanings = {
         _PRELOAD: "Loaded before NCCL, in programs that are linked with it, themselves or by a "
         "module (PyTorch, nccl-tests). For those that open libnccl.so.2 by name (vLLM, CuPy, JAX) "
         f"put {path.parent / _AS_NCCL} first in LD_LIBRARY_PATH instead.",
-        "NCCLTUNE_SENDRECV": "On every rank. verify compares contents, dry-run decides and counts "
-        "only, 0 is off.",
+        ON: "On every rank. verify compares contents, dry-run decides and counts only, 0 is off.",
     }
-    return Deployment(settings, meanings, [])
+    if study is None or not has_threshold(study):
+        return Deployment(settings, meanings, [])
+    found = _recommended(study / CONF)
+    meanings |= {
+        name: f"{MEANING[name][0].upper()}{MEANING[name][1:]}, by {study}." for name in found
+    }
+    notes = []
+    if found.get(ON) == "0":
+        notes.append(
+            f"{study} has found that copy engines do not pay there: {ON}=0 leaves everything to "
+            "NCCL, as without these lines"
+        )
+    return Deployment(settings | found, meanings, notes)
+
+
+def _recommended(conf: Path) -> dict[str, str]:
+    from nccltune.formats.nccl_conf import read_conf
+    from nccltune.model.errors import InputError
+    from nccltune.model.names import nearest
+
+    found = read_conf(conf)
+    for name in found:
+        if name not in MEANING:
+            raise InputError(
+                f"{name} is not a setting of the library before NCCL",
+                where=str(conf),
+                hint=nearest(name, list(MEANING)),
+            )
+    return found
 
 
 def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:

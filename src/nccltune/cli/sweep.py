@@ -37,6 +37,7 @@ EPILOG = """\b
 Examples:
   nccltune sweep -o studies/h200x4 --emulate-nodes 4
   nccltune sweep -o studies/try --replay examples/h200x4-as-4-nodes --budget 10
+  nccltune sweep --sendrecv -o studies/h200x4
 """
 _EXHAUSTIVE_ROUNDS = 8
 
@@ -51,7 +52,7 @@ _EXHAUSTIVE_ROUNDS = 8
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    help=f"Rounds of the full grid  [default: {_EXHAUSTIVE_ROUNDS}]",
+    help=f"Rounds of the full grid, pairs of --sendrecv  [default: {_EXHAUSTIVE_ROUNDS}; 6]",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be measured first, and how long.")
 @json_option()

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune sweep --p2p`: race settings of native send/recv, each in processes of its own."""
 
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from nccltune.cli.bench_options import platform_of_bench, show_start
 from nccltune.cli.manner import Manner
 from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout
-from nccltune.cli.ticker import ticking
+from nccltune.cli.sweep_processes import Told, Way, run_in_study
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nccltune.measure.bench import Bench, Launch
-    from nccltune.measure.p2p.driver import Driver, Status, Wanted
+    from nccltune.measure.bench import Launch
+    from nccltune.measure.p2p.driver import Driver, Wanted
+    from nccltune.measure.p2p.session import Process, Status
     from nccltune.measure.p2p.verdict import Effects, Gain, Verdict
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
@@ -29,63 +28,34 @@ _INDENT = 11
 
 def race(path: Path, launch: "Launch", wanted: "Wanted", manner: Manner) -> int:
     """Race settings into the study at `path`; the exit code."""
-    from nccltune.measure.identity import check_same
     from nccltune.measure.p2p.driver import Driver, on_gpus
     from nccltune.measure.p2p.replay import replay
     from nccltune.measure.p2p.runs import Runs
-    from nccltune.measure.p2p.settings import DEFAULT
-    from nccltune.measure.record import alone
-    from nccltune.model.errors import LaunchError, StudyError
-    from nccltune.model.study import Study
 
-    if path.is_file():
-        raise StudyError("is a file, not a study folder", where=str(path))
     start = replay(launch.replay, wanted.seed) if launch.replay else on_gpus(launch)
-    with contextlib.ExitStack() as stack:
-        first = stack.enter_context(start(DEFAULT, 0))
-        # Only its hello is asked for.
-        platform = platform_of_bench(path, launch, cast("Bench", first))
-        study = Study(path)
-        check_same(study, platform)
-        if manner.dry_run:
-            _show_plan(platform, Driver(start, first, Runs(study), wanted), manner.as_json)
-            return 0
-        study = Study.create(path)
-        stack.enter_context(alone(study))
-        if not study.platform_path.exists():
-            study.write_json(study.platform_path, platform)
-        show_start(platform, first.hello.nccl.came_from)
-        _warn_of_settings(platform)
-        name = "replay" if platform.replay else "race"
-        told = stack.enter_context(ticking(stderr(), name, _words))
-        driver = Driver(start, first, Runs(study), wanted, told)
-        try:
-            verdict = driver.run()
-        except (KeyboardInterrupt, LaunchError, StudyError) as stop:
-            stack.close()
-            return _stopped(stop, driver, study, manner)
-    verdict = _keep(study, platform, verdict, manner)
+
+    def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> Driver:
+        return Driver(start, first, Runs(study), wanted, told)
+
+    way = Way(
+        name="race",
+        driver=driver,
+        show_plan=lambda platform, study, first: _show_plan(
+            platform, driver(study, first), manner.as_json
+        ),
+        warn=_warn_of_settings,
+        words=_words,
+        write=lambda study, verdict: _write(study, verdict, manner),
+    )
+    done = run_in_study(path, launch, start, way, manner)
+    if isinstance(done, int):
+        return done
+    _keep(done.study, done.platform, done.verdict)
     if manner.as_json:
-        print_json(verdict)
+        print_json(done.verdict)
     else:
-        _show(verdict, study)
+        _show(done.verdict, done.study)
     return 0
-
-
-def _stopped(stop: BaseException, driver: "Driver", study: "Study", manner: Manner) -> int:
-    """Say what is kept and how to go on. The disk may be why it stopped: nothing more is tried."""
-    from nccltune.launch.process import signal_of
-    from nccltune.model.errors import StudyError
-
-    verdict = driver.verdict("interrupted")
-    with contextlib.suppress(StudyError):
-        _write(study, verdict, manner)
-    note = stderr()
-    note.print(f"stopped; all timings so far are kept in {study.path}", markup=False)
-    note.print(f"resume:  {manner.again}", markup=False, soft_wrap=True)
-    if not isinstance(stop, KeyboardInterrupt):
-        raise stop
-    return 128 + signal_of(stop)
 
 
 def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":
@@ -96,19 +66,17 @@ def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":
     return verdict
 
 
-def _keep(study: "Study", platform: "Platform", verdict: "Verdict", manner: Manner) -> "Verdict":
-    """Write the result, and the lines to deploy where there are any. Lines of an earlier race that
-    this one does not confirm are taken away."""
+def _keep(study: "Study", platform: "Platform", verdict: "Verdict") -> None:
+    """Write the lines to deploy where there are any. Lines of an earlier race that this one does
+    not confirm are taken away."""
     from nccltune.formats.nccl_conf import render_conf
 
-    verdict = _write(study, verdict, manner)
     conf = study.path / CONF
     if verdict.settings:
         values = {name: str(value) for name, value in verdict.settings.items()}
         study.write_text(conf, render_conf(values, _comments(platform, verdict)))
     elif verdict.reason == "done":
         conf.unlink(missing_ok=True)
-    return verdict
 
 
 def _comments(platform: "Platform", verdict: "Verdict") -> Iterator[str]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other ways to sweep: settings of send/recv (`--p2p`), or nccl-tests (`--with-nccl-tests`)."""
+"""Other ways to sweep: settings of send/recv (`--p2p`), copy engines (`--sendrecv`), or nccl-tests
+(`--with-nccl-tests`)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,24 @@ def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--p2p",
                 is_flag=True,
                 help="Race settings of native send/recv instead; each needs processes of its own.",
+            ),
+            click.option(
+                "--sendrecv",
+                is_flag=True,
+                help="Find the size from which on copy engines are to carry send/recv instead: "
+                "NCCL against the library before it.",
+            ),
+            click.option(
+                "--sendrecv-library",
+                metavar="PATH",
+                type=click.Path(path_type=Path),
+                help="With --sendrecv: the libnccltune-sendrecv.so to measure  [default: the "
+                "installed one]",
+            ),
+            click.option(
+                "--policies",
+                is_flag=True,
+                help="With --sendrecv: try VCCL's policy with its settings, too.",
             ),
             click.option(
                 "--with-nccl-tests",
@@ -66,21 +85,35 @@ def other_way(
     the options of the ways are taken out of `options` then."""
     from nccltune.model.errors import InputError
 
-    p2p, folder = options.pop("p2p"), options.pop("nccl_tests")
-    prefix = options.pop("launch_prefix")
+    p2p, sendrecv = options.pop("p2p"), options.pop("sendrecv")
+    folder, prefix = options.pop("nccl_tests"), options.pop("launch_prefix")
+    library, policies = options.pop("sendrecv_library"), options.pop("policies")
     if prefix is not None and folder is None:
         raise InputError("is for --with-nccl-tests", where="--launch-prefix")
-    if not p2p and folder is None:
+    if library is not None and not sendrecv:
+        raise InputError("is for --sendrecv", where="--sendrecv-library")
+    if policies and not sendrecv:
+        raise InputError("is for --sendrecv", where="--policies")
+    if not p2p and not sendrecv and folder is None:
         return None
-    way = "--p2p" if p2p else "--with-nccl-tests"
-    if p2p and folder is not None:
-        raise InputError("has its own bench", where="--p2p", hint="leave out --with-nccl-tests")
+    if p2p and sendrecv:
+        raise InputError(
+            "is about NCCL's own send/recv",
+            where="--p2p",
+            hint="leave it out, and run it by itself, in any study of this machine",
+        )
+    way = "--p2p" if p2p else "--sendrecv" if sendrecv else "--with-nccl-tests"
+    if way != "--with-nccl-tests" and folder is not None:
+        raise InputError("has its own bench", where=way, hint="leave out --with-nccl-tests")
     if exhaustive:
         raise InputError(f"is not for {way}", where="--exhaustive")
     manner = Manner(command_line(context), dry_run, as_json)
     with terminated_like_interrupted():
         if p2p:
             return _race(context, path, options, budget, rounds, manner)
+        if sendrecv:
+            more = {"library": library, "policies": policies}
+            return _compare(context, path, options | more, budget, rounds, manner)
         return _drive(context, path, options, folder, prefix, budget, rounds, manner)
 
 
@@ -105,6 +138,54 @@ def _race(
     low, high = sizes_from(options["sizes"] if given(context, "sizes") else SIZES)
     wanted = Wanted(low, high, options["gain_threshold"], budget, options["seed"])
     return race(path, launch_from({name: options[name] for name in LAUNCH}), wanted, manner)
+
+
+def _compare(
+    context: click.Context,
+    path: Path,
+    options: dict[str, Any],
+    budget: float | None,
+    rounds: int | None,
+    manner: Manner,
+) -> int:
+    from nccltune.cli.sweep_sendrecv import SIZES, compare
+    from nccltune.measure.sendrecv.driver import NOISE_FLOOR, PAIRS, Wanted
+    from nccltune.model.errors import InputError
+
+    if given(context, "collectives"):
+        raise InputError(
+            "is not for --sendrecv: send/recv is what is compared", where="--collectives"
+        )
+    for name in ("emulate_nodes", "nodes", "hosts"):
+        if options[name] is not None:
+            raise InputError(
+                "is not for --sendrecv: copy engines reach the GPUs of one node",
+                where=f"--{name.replace('_', '-')}",
+            )
+    if options["launcher"] not in (None, "local"):
+        raise InputError(
+            "is not for --sendrecv: it starts the processes of one node itself",
+            where="--launcher",
+            hint="run it on a node, without --launcher",
+        )
+    floor = options["gain_threshold"] if given(context, "gain_threshold") else NOISE_FLOOR
+    if floor <= 0:
+        raise InputError("must be above 0", where="--gain-threshold")
+    low, high = sizes_from(options["sizes"] if given(context, "sizes") else SIZES)
+    wanted = Wanted(
+        low,
+        high,
+        pairs=rounds or PAIRS,
+        policies=options["policies"],
+        noise_floor=floor,
+        budget_s=budget,
+        seed=options["seed"],
+    )
+    launch = launch_from({name: options[name] for name in LAUNCH})
+    library = options["library"]
+    if launch.replay is not None and library is not None:
+        raise InputError("is not for a replay", where="--sendrecv-library")
+    return compare(path, launch, library, wanted, manner)
 
 
 def _drive(

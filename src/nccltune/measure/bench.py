@@ -85,6 +85,12 @@ class Bench:
         self._lines: deque[bytes] = deque()
         self._trouble: Op | None = None
         self._hello: Hello | None = None
+        self._said = ""
+
+    @property
+    def said(self) -> str:
+        """The last of what its processes wrote to standard error, once they have ended."""
+        return self._said
 
     @property
     def hello(self) -> Hello:
@@ -135,6 +141,7 @@ class Bench:
             if kind is None:
                 process.send(b'{"op":"quit"}')
                 process.finish(END_LIMIT_S)
+                self._said = process.stderr
 
     def tables(self, request: Table) -> list[TableRow]:
         """NCCL's predictions; sizes it could not be asked at are left out."""

@@ -6,6 +6,7 @@ topology.xml     a node's hardware, where somebody gave it (or topo.xml; topo.tx
 samples.jsonl    every timing, append only
 imports.jsonl    what was read from where, and what could not be read
 sweep.jsonl      points of a sweep that gave no timing, and why; sweep.json is how it ended
+sendrecv.json    from which size on copy engines pay; sendrecv.conf: what to set
 try.jsonl        processes of trials of settings; try.json: the last verdict; try.conf: what is kept
 findings.json    what `analyze` found
 tuning.json      the rules with their evidence; tuner.conf is what NCCL's plugin reads

@@ -90,3 +90,60 @@ def test_a_library_that_is_not_installed_is_said(
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
     with pytest.raises(PlatformError, match="the library for sends and receives"):
         sendrecv_deployment()
+
+
+def kept(path: Path, text: str) -> Path:
+    """A study whose sends and receives were compared."""
+    path.mkdir()
+    (path / "sendrecv.conf").write_text(text)
+    return path
+
+
+def test_a_studys_threshold_stands_beside_the_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept(tmp_path / "study", "# why\nNCCLTUNE_SENDRECV_FROM=1048576\n")
+    assert run(["env", "--sendrecv", str(study), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["settings"] == {
+        "LD_PRELOAD": str(sendrecv_path()),
+        "NCCLTUNE_SENDRECV": "1",
+        "NCCLTUNE_SENDRECV_FROM": "1048576",
+    }
+    assert said["meanings"].keys() == said["settings"].keys()
+    assert said["meanings"]["NCCLTUNE_SENDRECV_FROM"].endswith(f"by {study}.")
+    (study / "p2p.conf").write_text("NCCL_BUFFSIZE=8388608\n")
+    assert run(["env", "--sendrecv", str(study)]) == 0
+    out = capsys.readouterr().out
+    assert "export NCCL_BUFFSIZE=8388608" in out
+    assert "export NCCLTUNE_SENDRECV_FROM=1048576" in out
+
+
+def test_where_copy_engines_do_not_pay_the_library_stays_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV=0\n")
+    assert run(["env", "--sendrecv", str(study)]) == 0
+    out, err = capsys.readouterr()
+    assert "export NCCLTUNE_SENDRECV=0" in out
+    assert "NCCLTUNE_SENDRECV=1" not in out
+    assert "do not pay there" in err
+
+
+def test_a_study_without_what_is_asked_says_how_to_have_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["env", "--sendrecv", str(tmp_path)]) == 2
+    assert f"nccltune sweep --sendrecv -o {tmp_path}" in capsys.readouterr().err
+    study = kept(tmp_path / "study", "NCCLTUNE_SENDRECV_FROM=1048576\n")
+    assert run(["env", str(study)]) == 2
+    assert f"nccltune env --sendrecv {study}" in capsys.readouterr().err
+
+
+def test_lines_of_a_study_that_are_not_the_librarys_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept(tmp_path / "study", "LD_PRELOAD=/x.so\n")
+    assert run(["env", "--sendrecv", str(study)]) == 2
+    err = capsys.readouterr().err
+    assert "sendrecv.conf: LD_PRELOAD is not a setting of the library" in err

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nccltune.measure.conversation import Abilities, Hello, Measure, Point, PointError
-from nccltune.measure.p2p.driver import Process
 from nccltune.measure.p2p.effective import Effective
+from nccltune.measure.p2p.session import Process
 from nccltune.measure.p2p.settings import BUFFER, CHUNK, DEFAULT, MIN_CHANNELS, Settings
 from nccltune.model.collective import Collective
 from nccltune.model.errors import LaunchError
@@ -77,6 +77,7 @@ class Machine:
 
 class _Running:
     recorded_s = None
+    carried = None
 
     def __init__(self, machine: Machine, settings: Settings, process: int) -> None:
         self.machine = machine

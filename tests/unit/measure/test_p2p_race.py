@@ -5,10 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nccltune.measure.p2p.driver import Driver, Starter, Status, Wanted
+from nccltune.measure.p2p.driver import Driver, Wanted
 from nccltune.measure.p2p.race import PROOF_PAIRS, joins
 from nccltune.measure.p2p.replay import replay
 from nccltune.measure.p2p.runs import Runs
+from nccltune.measure.p2p.session import Starter, Status
 from nccltune.measure.p2p.settings import BUFFER, CHUNK, DEFAULT, MIN_CHANNELS, Settings
 from nccltune.measure.p2p.verdict import Gain, RangeEffect, Verdict
 from nccltune.model.collective import Collective

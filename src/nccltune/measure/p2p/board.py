@@ -90,20 +90,19 @@ class Board:
         """A number above that of every process so far."""
         return max(self._runs, default=-1) + 1
 
-    def pairs(self, settings: Settings, since: int) -> list[dict[Call, float]]:
-        """Gains of neighbours, a default and a process with these settings in either order, among
-        the processes from number `since` on. No process is in two pairs, so that their gains are
-        independent."""
+    def pairs(
+        self, settings: Settings, since: int, *, over: Settings = DEFAULT
+    ) -> list[dict[Call, float]]:
+        """Gains of neighbours, a process with these settings and one with those that it is to be
+        faster than (`over`), in either order, among the processes from number `since` on. No
+        process is in two pairs, so that their gains are independent."""
         runs = [self._runs[process] for process in sorted(self._runs) if process >= since]
         found = []
         at = 0
         while at + 1 < len(runs):
             one, other = runs[at], runs[at + 1]
-            if one.session == other.session and {one.settings, other.settings} == {
-                DEFAULT,
-                settings,
-            }:
-                run, beside = (other, one) if one.settings == DEFAULT else (one, other)
+            if one.session == other.session and {one.settings, other.settings} == {over, settings}:
+                run, beside = (other, one) if one.settings == over else (one, other)
                 found.append({call: _gain(run, [beside], call) for call in self.calls})
                 at += 1
             at += 1

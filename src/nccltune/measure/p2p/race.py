@@ -12,7 +12,7 @@ The default runs before and after every two candidates, in the proof as often as
 """
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import combinations
 
 from nccltune.measure.p2p.board import Board, Score
@@ -81,17 +81,7 @@ class Race:
 
     def _heat(self, settings: Sequence[Settings], starts: int) -> Plan:
         """Bring every one of them to so many starts, in a shuffled order, defaults between."""
-        missing = [item for item in settings for _ in range(starts - len(self.board.of(item)))]
-        self._random.shuffle(missing)
-        for item in missing:
-            if item in self.board.failed:
-                continue
-            since = self.board.candidates_since_default()
-            if since is None or since >= _SPACING:
-                yield DEFAULT
-            yield item
-        if self.board.candidates_since_default():
-            yield DEFAULT
+        yield from heat(self.board, settings, starts, self._random)
 
     def _survivors(self, moves: Sequence[Move], starts: int) -> list[Move]:
         """Those that may still be worth it and the best of their setting, at most half."""
@@ -165,11 +155,32 @@ class Race:
         assert self.champion is not None
         self.proof_from = self.board.end
         # One pair is lost where an interruption parts it.
-        for number in range(2 * PROOF_PAIRS):
+        for pair in alternating(DEFAULT, self.champion, 2 * PROOF_PAIRS):
             if len(self.proof()) >= PROOF_PAIRS or self.champion in self.board.failed:
                 return
-            pair = (DEFAULT, self.champion)
-            yield from pair if number % 2 == 0 else reversed(pair)
+            yield from pair
+
+
+def heat(board: Board, settings: Sequence[Settings], starts: int, order: random.Random) -> Plan:
+    """Bring every one of them to so many starts on the board, shuffled by `order`, a default before
+    and after every two."""
+    missing = [item for item in settings for _ in range(starts - len(board.of(item)))]
+    order.shuffle(missing)
+    for item in missing:
+        if item in board.failed:
+            continue
+        since = board.candidates_since_default()
+        if since is None or since >= _SPACING:
+            yield DEFAULT
+        yield item
+    if board.candidates_since_default():
+        yield DEFAULT
+
+
+def alternating(one: Settings, other: Settings, most: int) -> Iterator[tuple[Settings, Settings]]:
+    """Pairs of neighbours, `one` first in every other of them: what drifts cancels."""
+    for number in range(most):
+        yield (one, other) if number % 2 == 0 else (other, one)
 
 
 def joins(winners: Sequence[Settings]) -> list[Settings]:

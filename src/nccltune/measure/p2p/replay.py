@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recorded race instead of GPUs: a process is one of those recorded with its settings, and each
-of its timings is drawn from those that one made of the same call."""
+"""Recorded processes instead of GPUs: a process is one of those recorded with its settings, and
+each of its timings is drawn from those that one made of the same call."""
 
 import contextlib
 import random
@@ -18,9 +18,9 @@ from nccltune.measure.conversation import (
     Point,
     PointError,
 )
-from nccltune.measure.p2p.driver import Process, Starter
 from nccltune.measure.p2p.effective import Effective
-from nccltune.measure.p2p.runs import P2pRun, P2pSample, Runs
+from nccltune.measure.p2p.runs import P2P, Kept, P2pRun, P2pSample, Runs
+from nccltune.measure.p2p.session import Process, Starter
 from nccltune.measure.p2p.settings import Settings
 from nccltune.measure.p2p.workload import Call
 from nccltune.model.collective import Collective
@@ -43,6 +43,11 @@ class _Replayed:
     def recorded_s(self) -> float | None:
         """What it took when it was recorded."""
         return self._run.seconds
+
+    @property
+    def carried(self) -> dict[str, int] | None:
+        """What was counted when it was recorded."""
+        return self._run.carried
 
     def effective(self) -> Effective | None:
         """What NCCL made of the settings."""
@@ -68,18 +73,18 @@ class _Replayed:
         )
 
 
-def replay(recording: Path, seed: int) -> Starter:
-    """A starter that draws from the race recorded in a study; raises StudyError where it holds
-    none. Settings that were not recorded cannot be started."""
+def replay(recording: Path, seed: int, kept: Kept = P2P) -> Starter:
+    """A starter that draws from the processes recorded in a study; raises StudyError where it holds
+    none of that kind. Settings that were not recorded cannot be started."""
     study = Study.open(recording)
-    runs = Runs(study)
+    runs = Runs(study, kept)
     samples = runs.samples()
     lines = [line for line in runs.lines() if line.error is None]
     if not samples or not lines:
         raise StudyError(
-            "holds no recorded race of send/recv settings",
+            f"holds no recorded {kept.what}",
             where=str(recording),
-            hint="record one on a machine with GPUs: nccltune sweep --p2p -o STUDY",
+            hint=f"record one on a machine with GPUs: nccltune sweep {kept.option} -o STUDY",
         )
     times: dict[int, dict[Call, list[P2pSample]]] = defaultdict(lambda: defaultdict(list))
     for sample in samples:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a race keeps in its study.
+"""What processes of settings of their own leave in a study.
 
-p2p-samples.jsonl   every timing, with the settings in force; apart from samples.jsonl, whose
-                    default is without them
-p2p-runs.jsonl      every process that came to its end: what it ran with, or why it failed
+NAME-samples.jsonl   every timing, with the settings in force; apart from samples.jsonl, whose
+                     default is without them
+NAME-runs.jsonl      every process that came to its end: what it ran with, or why it failed
+
+NAME is `p2p` for a race of NCCL's settings, `sendrecv` for the comparison with copy engines.
 """
 
 from collections import defaultdict
@@ -11,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -26,14 +28,28 @@ from nccltune.model.sample import SCHEMA_VERSION, Source
 from nccltune.model.study import Study
 
 
+class Kept(NamedTuple):
+    """What the files of a study belong to: their `name`, `what` they record in words, and the
+    `option` of `nccltune sweep` that writes them."""
+
+    name: str
+    what: str
+    option: str
+
+
+P2P = Kept("p2p", "race of send/recv settings", "--p2p")
+
+
 class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process of its own settings. `process` counts starts over the study's life,
-    `repeat` timings of one call in it; `time_us` is of one call, None where `error` says why."""
+    `repeat` timings of one call in it; `time_us` is of one call, None where `error` says why.
+    `load` is what the GPUs computed meanwhile, None for nothing."""
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     study: str
     process: int
-    settings: dict[str, int]
+    settings: dict[str, int | str]
+    load: str | None = None
     collective: Collective
     bytes: int
     dtype: str
@@ -51,14 +67,18 @@ class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A process that came to its end. `session` counts starts of `nccltune`: defaults of another
-    one are not beside it. `look` marks the first one of all, which is not compared."""
+    one are not beside it. `look` marks the first one of all, which is not compared. `load` is as in
+    its timings; `carried` counts messages by who carried them, where a library before NCCL tells.
+    """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     process: int
     session: int
-    settings: dict[str, int] = {}
+    settings: dict[str, int | str] = {}
+    load: str | None = None
     look: bool = False
     effective: Effective | None = None
+    carried: dict[str, int] | None = None
     seconds: float
     error: str | None = None
 
@@ -72,6 +92,7 @@ class Run:
     settings: Settings
     times_us: Mapping[Call, float]
     effective: Effective | None = None
+    carried: Mapping[str, int] | None = None
     seconds: float = 0.0
     look: bool = False
     error: str | None = None
@@ -80,10 +101,11 @@ class Run:
 class Runs:
     """The files of a study."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, kept: Kept = P2P) -> None:
         self.study = study
-        self.samples_path: Path = study.path / "p2p-samples.jsonl"
-        self.runs_path: Path = study.path / "p2p-runs.jsonl"
+        self.kept = kept
+        self.samples_path: Path = study.path / f"{kept.name}-samples.jsonl"
+        self.runs_path: Path = study.path / f"{kept.name}-runs.jsonl"
 
     def samples(self) -> list[P2pSample]:
         """Every timing, in the order measured."""
@@ -134,6 +156,7 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
         settings=Settings.of(line.settings),
         times_us={call: median(values) for call, values in by_call.items()},
         effective=line.effective,
+        carried=line.carried,
         seconds=line.seconds,
         look=line.look,
         error=error,
@@ -149,7 +172,7 @@ def sample_of(
     return P2pSample(
         study=study,
         process=process,
-        settings=settings.as_dict,
+        settings=settings.recorded,
         collective=collective,
         bytes=point.bytes,
         dtype=dtype,

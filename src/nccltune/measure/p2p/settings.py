@@ -39,37 +39,48 @@ _BUFFER_VALUES = (1 << 20, 2 << 20, 8 << 20, 16 << 20)
 
 @dataclass(frozen=True)
 class Settings:
-    """A set of settings, all others left as they are; empty: the default. Sorted by name."""
+    """A set of settings, all others left as they are; empty: the default. Sorted by name; `words`
+    are those whose value is no number."""
 
     values: tuple[tuple[str, int], ...] = ()
+    words: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, values: Mapping[str, int]) -> "Settings":
+    def of(cls, values: Mapping[str, int | str]) -> "Settings":
         """From a mapping."""
-        return cls(tuple(sorted(values.items())))
+        items = sorted(values.items())
+        return cls(
+            tuple((name, value) for name, value in items if isinstance(value, int)),
+            tuple((name, value) for name, value in items if isinstance(value, str)),
+        )
 
     @property
     def as_dict(self) -> dict[str, int]:
-        """As a mapping."""
+        """The numbers as a mapping."""
         return dict(self.values)
+
+    @property
+    def recorded(self) -> dict[str, int | str]:
+        """Everything as a mapping."""
+        return dict(sorted((*self.values, *self.words)))
 
     @property
     def environment(self) -> dict[str, str]:
         """As environment variables, and as lines of nccl.conf."""
-        return {name: str(value) for name, value in self.values}
+        return {name: str(value) for name, value in self.recorded.items()}
 
     @property
     def label(self) -> str:
         """For people: `NCCL_BUFFSIZE=8388608 NCCL_MIN_P2P_NCHANNELS=64`, or `default`."""
-        return " ".join(f"{name}={value}" for name, value in self.values) or "default"
+        return " ".join(f"{name}={value}" for name, value in self.recorded.items()) or "default"
 
     def without(self, name: str) -> "Settings":
         """The same less one setting."""
-        return Settings(tuple(item for item in self.values if item[0] != name))
+        return Settings.of({key: value for key, value in self.recorded.items() if key != name})
 
     def merged(self, other: "Settings") -> "Settings | None":
         """Both together; None where they contradict each other or would not do what they say."""
-        mine, theirs = self.as_dict, other.as_dict
+        mine, theirs = self.recorded, other.recorded
         if any(mine.get(name, value) != value for name, value in theirs.items()):
             return None
         both = Settings.of({**mine, **theirs})

@@ -105,14 +105,14 @@ def judge(race: Race, reason: str, threshold: float) -> tuple[bool, str]:
     gains = race.proof()
     if len(gains) < PROOF_PAIRS:
         return False, "what led did not run reliably"
-    raced = _pooled(board, gains, _calls(board, RACED), _PROOF_CONFIDENCE)
+    raced = pooled(board, gains, _calls(board, RACED), _PROOF_CONFIDENCE)
     if raced.low <= 0 or raced.value < threshold:
         return False, (
             "what led does not beat the default beyond noise in starts of its own: "
             f"{raced.ratio.value:.3f}x ({raced.ratio.low:.3f}-{raced.ratio.high:.3f})"
         )
     for collective in _collectives(board):
-        other = _pooled(board, gains, _calls(board, collective))
+        other = pooled(board, gains, _calls(board, collective))
         if collective is not RACED and other.high < 0 and other.value + raced.value < 0:
             return False, (
                 f"it costs {collective.prose} more ({math.exp(other.value):.2f}x) than send/recv "
@@ -132,7 +132,7 @@ def effects(board: Board, settings: Settings, gains: Gains, ranks: int) -> Effec
     return Effects(
         settings=settings.as_dict,
         overall={
-            collective: Gain(*_pooled(board, gains, _calls(board, collective)).ratio)
+            collective: Gain(*pooled(board, gains, _calls(board, collective)).ratio)
             for collective in sizes
         },
         ranges=[
@@ -159,14 +159,14 @@ def _calls(board: Board, collective: Collective) -> list[Call]:
     return [call for call in board.calls if call[0] is collective]
 
 
-def _pooled(
+def pooled(
     board: Board,
     gains: Gains,
     calls: Sequence[Call],
     confidence: float = 0.95,
 ) -> Interval:
-    """The mean gain over calls, one value a process. Fewer than four processes are given the noise
-    that the defaults show."""
+    """The mean gain (log) over calls, one value a process; at least one of each. Fewer than four
+    processes are given the noise that the defaults show."""
     values = [math.fsum(gain[call] for call in calls) / len(calls) for gain in gains]
     found = estimate(values, assumed_sd=board.noise(calls), confidence=confidence)
     assert found is not None
@@ -174,8 +174,8 @@ def _pooled(
 
 
 def _size(board: Board, gains: Gains, call: Call) -> SizeEffect:
-    interval = _pooled(board, gains, [call])
-    sure = _pooled(board, gains, [call], _LABEL_CONFIDENCE)
+    interval = pooled(board, gains, [call])
+    sure = pooled(board, gains, [call], _LABEL_CONFIDENCE)
     effect = "same"
     if sure.low > 0 and interval.value >= LEAST_EFFECT:
         effect = "faster"
@@ -213,5 +213,5 @@ def _range(
         from_bytes=points[0].bytes,
         to_bytes=points[-1].bytes,
         effect=points[0].effect,
-        gain=Gain(*_pooled(board, gains, calls).ratio),
+        gain=Gain(*pooled(board, gains, calls).ratio),
     )

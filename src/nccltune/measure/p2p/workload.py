@@ -80,12 +80,18 @@ class Workload(NamedTuple):
         )
 
 
-def workload(low: int, high: int, ranks: int, able: Sequence[str]) -> Workload:
-    """Send/recv from `low` to `high` bytes by powers of two, the others (as far as the bench is
-    able) by powers of four."""
+def workload(
+    low: int,
+    high: int,
+    ranks: int,
+    able: Sequence[str],
+    elsewhere: Sequence[Collective] = ELSEWHERE,
+) -> Workload:
+    """Send/recv from `low` to `high` bytes by powers of two, the collectives `elsewhere` (as far as
+    the bench is able) by powers of four."""
     raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}
-    for collective in ELSEWHERE:
+    for collective in elsewhere:
         if collective.value in able:
             step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
             found[collective] = _sizes(max(low, step), max(high, step), 4, step)

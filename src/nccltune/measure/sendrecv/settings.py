@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of the library before NCCL (`docs/reference/sendrecv.md`), and what is compared."""
+
+from collections.abc import Iterator, Mapping
+
+from nccltune.measure.p2p.settings import Settings
+from nccltune.model.errors import InputError
+from nccltune.model.sizes import format_bytes
+
+ON = "NCCLTUNE_SENDRECV"
+FROM = "NCCLTUNE_SENDRECV_FROM"
+POLICY = "NCCLTUNE_SENDRECV_POLICY"
+BUFFER = "NCCLTUNE_SENDRECV_BUFFER"
+STEPS = "NCCLTUNE_SENDRECV_STEPS"
+CHANNELS = "NCCLTUNE_SENDRECV_CHANNELS"
+CHUNK = "NCCLTUNE_SENDRECV_CHUNK"
+MEANING = {
+    ON: "sends and receives by the GPUs' copy engines (0: never)",
+    FROM: "bytes from which on a message is worth a copy engine",
+    POLICY: "how a message goes by copy engines (vccl: a send may wait for its receive)",
+    BUFFER: "bytes of the receiver's buffer for each channel of each peer",
+    STEPS: "slots of a channel's buffer",
+    CHANNELS: "parts of a message that go side by side",
+    CHUNK: "bytes that are copied at once",
+}
+DEFAULT_FROM = 2 << 20
+LEAST_FROM = 4 << 10
+MOST_FROM = 1 << 30
+"""Default and legal values of `FROM`, in bytes."""
+_DEFAULT_BUFFER = 64 << 20
+_CHUNKS = (16 << 20, 64 << 20, 128 << 20)
+_STEPS = (2, 4, 8)
+_CHANNELS = (1, 4)
+"""Beside the defaults of one slot and two channels, which the policy alone has."""
+
+COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
+"""Every size by copy engine, so that the curve of each of the two is known."""
+
+
+def policies() -> list[Settings]:
+    """VCCL's policy with its defaults, then with each of its settings varied alone."""
+    return [_policy({}), *(_policy(values) for values in _varied())]
+
+
+def _varied() -> Iterator[dict[str, int]]:
+    for chunk in _CHUNKS:
+        # A chunk that does not fit its buffer would not be what runs.
+        more = {BUFFER: chunk} if chunk > _DEFAULT_BUFFER else {}
+        yield {CHUNK: chunk, **more}
+    for steps in _STEPS:
+        yield {STEPS: steps}
+    for channels in _CHANNELS:
+        yield {CHANNELS: channels}
+
+
+def _policy(values: Mapping[str, int]) -> Settings:
+    return Settings.of({**COPY_ENGINE.recorded, POLICY: "vccl", **values})
+
+
+def label(settings: Settings) -> str:
+    """For people: `native`, `copy engine`, or a policy with its settings, `vccl chunk=16MiB`."""
+    if not settings.recorded:
+        return "native"
+    if settings == COPY_ENGINE:
+        return "copy engine"
+    values = settings.recorded
+    words = [
+        f"{name.removeprefix(f'{ON}_').lower()}={_value(name, values[name])}"
+        for name in (CHUNK, STEPS, CHANNELS, BUFFER)
+        if name in values
+    ]
+    return " ".join([str(values.get(POLICY, "copy engine")), *words])
+
+
+def _value(name: str, value: int | str) -> str:
+    if name in (BUFFER, CHUNK) and isinstance(value, int):
+        return format_bytes(value).replace(" ", "")
+    return str(value)
+
+
+def check_sizes(low: int, high: int) -> None:
+    """Raise InputError for sizes that can tell nothing of the threshold: it is one of them, and the
+    default is to be compared with."""
+    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
+    if low < LEAST_FROM or high > MOST_FROM:
+        raise InputError(f"a threshold is {bounds}, and so are sizes", where="--sizes")
+    if not low <= DEFAULT_FROM <= high:
+        raise InputError(
+            f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
+            where="--sizes",
+            hint="leave out --sizes, or write 256K-64M",
+        )
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Raise InputError for what in `environment` would decide in the candidates' place."""
+    for name in (POLICY, BUFFER, STEPS, CHANNELS, CHUNK):
+        if name in environment:
+            raise InputError(
+                f"{name}={environment[name]} is set, which is one of what is compared",
+                where="environment",
+                hint=f"unset {name}",
+            )
+    for name, value in (("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("NCCL_COMM_BLOCKING", "0")):
+        if environment.get(name) == value:
+            raise InputError(
+                f"{name}={value} is set: NCCL carries everything then, there is nothing to compare",
+                where="environment",
+                hint=f"unset {name}",
+            )

@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep --sendrecv` with real processes that speak the bench's conversation, without
+GPUs; and with the real bench and the real library on the fake GPUs of the native tests."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nccltune.model.study import Study
+from tests.e2e.bench_runs import environment, eventually
+
+STAND_IN = Path(__file__).with_name("sendrecv_bench.py")
+FAKES = (
+    Path(__file__).parents[2] / "build" / "dev" / "tests" / "native" / "bench" / "nccl" / "fakes"
+)
+FAST = ("--sizes", "256K-16M")
+SET = "NCCLTUNE_SENDRECV_FROM"
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of native parts, of which the bench is the stand-in."""
+    folder = tmp_path_factory.mktemp("native")
+    (folder / "bin").mkdir()
+    (folder / "lib").mkdir()
+    program = folder / "bin" / "nccltune-bench"
+    shutil.copy(STAND_IN, program)
+    program.chmod(0o755)
+    (folder / "lib" / "libnccl-tuner-nccltune.so").touch()
+    # The dynamic loader ignores an empty file, with a word on standard error.
+    (folder / "lib" / "libnccltune-sendrecv.so").touch()
+    return folder
+
+
+def variables(native: Path, **more: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return environment(NCCLTUNE_NATIVE_DIR=str(native), PATH=path, **more)
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "nccltune.cli", *map(str, args)]
+
+
+def run(
+    native: Path, *args: object, cwd: Path, code: int = 0, **more: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        command(*args),
+        cwd=cwd,
+        env=variables(native, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:
+    done = run(native, "sweep", "--sendrecv", "--gpus", 2, *FAST, *args, "--json", cwd=cwd, **more)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def compared(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study with a finished comparison, named `study` in the folder."""
+    folder = tmp_path_factory.mktemp("compared")
+    more = {"SENDRECV_BENCH_CROSSING": str(4 << 20)}
+    words = ("sweep", "--sendrecv", "--policies", "--gpus", 2, *FAST, "-o", "study")
+    done = run(native, *words, cwd=folder, **more)
+    (folder / "screen").write_text(done.stdout)
+    return folder
+
+
+def test_the_threshold_is_shown_written_and_printed_by_env(compared: Path, native: Path) -> None:
+    screen = (compared / "screen").read_text()
+    assert f"set        {SET}=4194304" in screen
+    assert "because    from 4 MiB on a copy engine is slower at no size" in screen
+    (row,) = (line for line in screen.splitlines() if line.startswith("     4 MiB"))
+    assert row.endswith("copy")
+    assert max(len(line) for line in screen.splitlines() if line.endswith("x")) <= 80
+    assert " 1.30x " in row or " 1.29x " in row or " 1.31x " in row
+    (below,) = (line for line in screen.splitlines() if line.startswith("     2 MiB"))
+    assert below.endswith("native")
+    assert "slower" in below
+    assert "vccl chunk=128MiB buffer=128MiB" in screen
+    assert "none is ahead of copy engines without one" in screen
+    assert "copy engine, pushed" in screen
+    conf = (compared / "study" / "sendrecv.conf").read_text().splitlines()
+    assert conf[-1] == f"{SET}=4194304"
+    result = json.loads((compared / "study" / "sendrecv.json").read_text())
+    assert result["settings"] == {SET: 4194304}
+    assert result["command"].startswith("nccltune sweep")
+    printed = run(native, "env", "--sendrecv", "study", cwd=compared)
+    library = native / "lib" / "libnccltune-sendrecv.so"
+    lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
+    assert lines == [
+        f"export LD_PRELOAD={library}",
+        "export NCCLTUNE_SENDRECV=1",
+        f"export {SET}=4194304",
+    ]
+    assert not (compared / "study" / "samples.jsonl").exists()
+
+
+def test_without_sendrecv_env_says_how_to_have_it(compared: Path, native: Path) -> None:
+    done = run(native, "env", "study", cwd=compared, code=2)
+    assert "nccltune env --sendrecv study" in done.stderr
+
+
+def test_the_recorded_comparison_runs_again_without_gpus(compared: Path, native: Path) -> None:
+    words = ("sweep", "--sendrecv", *FAST, "--replay", "study", "-o", "again", "--json")
+    done = run(native, *words, cwd=compared)
+    result = json.loads(done.stdout)
+    assert result["settings"] == {SET: 4194304}
+    assert result["replay"] == "study"
+    assert Study(compared / "again").platform().replay == "study"
+    assert "replay     of study: timings are drawn from a recording" in done.stderr
+
+
+def test_a_dry_run_says_what_it_would_start_and_writes_nothing(
+    native: Path, tmp_path: Path
+) -> None:
+    found = sweep(native, "--dry-run", "--policies", "-o", "study", cwd=tmp_path)
+    assert found["pairs"] == 6
+    assert len(found["policies"]) == 9
+    assert found["processes"] == 12 + 41
+    assert not (tmp_path / "study").exists()
+
+
+def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
+    result = sweep(native, "-o", "study", cwd=tmp_path, SENDRECV_BENCH_CROSSING="0")
+    assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
+    assert result["from_bytes"] is None
+    conf = (tmp_path / "study" / "sendrecv.conf").read_text()
+    assert conf.splitlines()[-1] == "NCCLTUNE_SENDRECV=0"
+    done = run(native, "env", "--sendrecv", "study", "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["settings"]["NCCLTUNE_SENDRECV"] == "0"
+    assert "copy engines do not pay there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [
+        ("copies", "copy engines carried no message (NCCL: memory cannot be shared: "),
+        ("load", "it was not in the bench"),
+        ("setting", "the library refused a setting: NCCLTUNE_SENDRECV_FROM='4096' is not"),
+    ],
+)
+def test_what_is_no_comparison_is_not_taken_for_one(
+    native: Path, tmp_path: Path, lacks: str, words: str
+) -> None:
+    result = sweep(native, "-o", "study", cwd=tmp_path, SENDRECV_BENCH_WITHOUT=lacks)
+    assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
+    assert words in result["why"]
+    again = sweep(native, "-o", "study", cwd=tmp_path)
+    assert again["settings"] == {SET: 2 << 20}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path, number: int) -> None:
+    process = subprocess.Popen(
+        command("sweep", "--sendrecv", "--gpus", 2, *FAST, "-o", "study"),
+        cwd=tmp_path,
+        env=variables(native, SENDRECV_BENCH_SLOW="0.005"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    runs = tmp_path / "study" / "sendrecv-runs.jsonl"
+    for _ in eventually(30):
+        if runs.exists() and len(runs.read_text().splitlines()) >= 4:
+            break
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    finished = len(runs.read_text().splitlines())
+    if number == signal.SIGKILL:
+        assert process.returncode == -signal.SIGKILL
+    else:
+        assert process.returncode == 128 + number
+        assert "resume:  nccltune sweep" in said
+    result = sweep(native, "-o", "study", cwd=tmp_path)
+    assert result["settings"] == {SET: 2 << 20}
+    assert result["known"] == finished - 1
+    again = sweep(native, "-o", "study", cwd=tmp_path)
+    assert (again["processes"], again["settings"]) == (0, result["settings"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--exhaustive"], "--exhaustive: is not for --sendrecv"),
+        (["--collectives", "allreduce"], "--collectives: is not for --sendrecv"),
+        (["--p2p"], "--p2p: is about NCCL's own send/recv"),
+        (["--emulate-nodes", "2"], "--emulate-nodes: is not for --sendrecv"),
+        (["--launcher", "slurm"], "--launcher: is not for --sendrecv"),
+        (["--rounds", "3"], "--rounds: 4 pairs at least"),
+        (["--sizes", "1K-64M"], "a threshold is 4 KiB to 1 GiB"),
+        (["--sizes", "4M-64M"], "must have the default threshold, 2 MiB, among them"),
+        (["--sendrecv-library", "none.so"], "none.so: no such library"),
+        (["--replay", "empty"], "holds no recorded comparison of NCCL with copy engines"),
+        (["--replay", "empty", "--sendrecv-library", "x"], "is not for a replay"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    native: Path, tmp_path: Path, options: list[str], words: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "platform.json").write_text('{"name": "empty"}')
+    done = run(native, "sweep", "--sendrecv", "-o", "study", *options, cwd=tmp_path, code=2)
+    assert words in done.stderr
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("option", [["--policies"], ["--sendrecv-library", "x"]])
+def test_options_of_it_alone(native: Path, tmp_path: Path, option: list[str]) -> None:
+    done = run(native, "sweep", "-o", "study", *option, cwd=tmp_path, code=2)
+    assert f"{option[0]}: is for --sendrecv" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("NCCLTUNE_SENDRECV_POLICY", "vccl"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
+        ("NCCL_COMM_BLOCKING", "0"),
+    ],
+)
+def test_variables_that_would_decide_are_refused(
+    native: Path, tmp_path: Path, name: str, value: str
+) -> None:
+    words = ("sweep", "--sendrecv", "-o", "study", "--gpus", 2)
+    done = run(native, *words, cwd=tmp_path, code=2, **{name: value})
+    assert f"{name}={value} is set" in done.stderr
+    assert f"unset {name}" in done.stderr
+
+
+@pytest.mark.skipif(
+    not (FAKES / "libnccl.so.2").exists(),
+    reason="the fake GPUs are not built (make test-native)",
+)
+def test_the_real_bench_has_the_real_library_before_its_nccl(tmp_path: Path) -> None:
+    """The fake driver lacks what copies between processes need: the library says so, and with that
+    nothing is compared."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    nccl = ("--nccl", FAKES / "libnccl.so.2")
+    done = subprocess.run(
+        command("sweep", "--sendrecv", "-o", "s", "--gpus", 2, *FAST, *nccl, "--json"),
+        cwd=tmp_path,
+        env=environment(PATH=path, LD_LIBRARY_PATH=str(FAKES)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}
+    assert "copy engines carried no message (NCCL carries all sends and receives" in result["why"]
