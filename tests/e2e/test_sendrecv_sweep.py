@@ -135,6 +135,29 @@ def test_a_dry_run_says_what_it_would_start_and_writes_nothing(
     assert not (tmp_path / "study").exists()
 
 
+def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    alone = sweep(native, "-o", study, "--sizes", "4K-16M", cwd=tmp_path)
+    loaded = sweep(native, "-o", study, "--sizes", "4K-16M", "--load", cwd=tmp_path)
+    assert (alone["from_bytes"], loaded["from_bytes"]) == (2 << 20, 4 << 10)
+    assert alone.get("load") is None
+    assert loaded["load"] == "compute"
+    point = loaded["points"][0]
+    assert point["native_load_slower"] == pytest.approx(1.2)
+    assert point["copy_engine_load_slower"] == pytest.approx(1.02)
+    # Each has its own files, and the lines to deploy are of the newer one.
+    assert json.loads((study / "sendrecv.json").read_text())["from_bytes"] == 2 << 20
+    assert json.loads((study / "sendrecv-load.json").read_text())["from_bytes"] == 4 << 10
+    conf = (study / "sendrecv.conf").read_text()
+    assert "NCCLTUNE_SENDRECV_FROM=4096" in conf
+    assert "while the GPUs computed" in conf
+    words = ("sweep", "--sendrecv", "--load", "--replay", study, "-o", tmp_path / "again", *FAST)
+    done = run(native, *words, "--sizes", "4K-16M", "--json", cwd=tmp_path)
+    again = json.loads(done.stdout)
+    assert again["from_bytes"] == 4 << 10
+    assert again["points"][0]["native_load_slower"] == pytest.approx(1.2)
+
+
 def test_never_is_written_and_printed(native: Path, tmp_path: Path) -> None:
     result = sweep(native, "-o", "study", cwd=tmp_path, SENDRECV_BENCH_CROSSING="0")
     assert result["settings"] == {"NCCLTUNE_SENDRECV": 0}

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.measure.bench import Launch
+    from nccltune.measure.p2p.runs import Kept
     from nccltune.measure.p2p.session import Process, Starter, Status
     from nccltune.measure.sendrecv.driver import Driver, Wanted
-    from nccltune.measure.sendrecv.verdict import Verdict
+    from nccltune.measure.sendrecv.verdict import SizePoint, Verdict
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
 
 SIZES = "4K-256M"
 """What is compared where nobody says."""
-RESULT = "sendrecv.json"
 _INDENT = 11
 _SHORT = {"native": "native", "copy engine": "copy"}
 """Who takes a size, as it stands in a column."""
@@ -35,13 +35,14 @@ def compare(
     """Compare NCCL with copy engines into the study at `path`; the exit code."""
     from nccltune.measure.p2p.runs import Runs
     from nccltune.measure.sendrecv.driver import Driver, check_wanted
-    from nccltune.measure.sendrecv.preload import SENDRECV
+    from nccltune.measure.sendrecv.preload import SENDRECV, UNDER_LOAD
 
     check_wanted(wanted)
-    start = _starter(launch, library, wanted.seed)
+    kept = UNDER_LOAD if wanted.load else SENDRECV
+    start = _starter(launch, library, wanted.seed, kept)
 
     def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> Driver:
-        return Driver(start, first, Runs(study, SENDRECV), wanted, told)
+        return Driver(start, first, Runs(study, kept), wanted, told)
 
     way = Way(
         name="compare",
@@ -64,14 +65,14 @@ def compare(
     return 0
 
 
-def _starter(launch: "Launch", library: Path | None, seed: int) -> "Starter":
+def _starter(launch: "Launch", library: Path | None, seed: int, kept: "Kept") -> "Starter":
     from nccltune.measure.p2p.replay import replay
-    from nccltune.measure.sendrecv.preload import SENDRECV, on_gpus
+    from nccltune.measure.sendrecv.preload import on_gpus
     from nccltune.measure.sendrecv.settings import check_environment
     from nccltune.native import sendrecv_path
 
     if launch.replay is not None:
-        return replay(launch.replay, seed, SENDRECV)
+        return replay(launch.replay, seed, kept)
     check_environment(os.environ)
     return on_gpus(launch, library or sendrecv_path())
 
@@ -79,8 +80,11 @@ def _starter(launch: "Launch", library: Path | None, seed: int) -> "Starter":
 def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":
     import msgspec
 
+    from nccltune.measure.sendrecv.preload import SENDRECV, UNDER_LOAD
+
+    kept = SENDRECV if verdict.load is None else UNDER_LOAD
     verdict = msgspec.structs.replace(verdict, command=manner.again)
-    study.write_json(study.path / RESULT, verdict)
+    study.write_json(study.path / f"{kept.name}.json", verdict)
     return verdict
 
 
@@ -99,6 +103,8 @@ def _comments(platform: "Platform", verdict: "Verdict") -> Iterator[str]:
 
     origin = f"replay of {platform.replay}" if platform.replay else platform.title
     yield f"Settings of the library before NCCL by nccltune: {origin}"
+    if verdict.load is not None:
+        yield "Compared while the GPUs computed"
     yield verdict.why
     for name in verdict.settings:
         yield f"{name}: {MEANING[name]}"
@@ -190,7 +196,7 @@ def _table(out: "Console", verdict: "Verdict") -> None:
         return
     out.print(
         f"{'size':>10}{'native':>12}{'copy engine':>13}{'GB/s':>7}{'gain':>8}"
-        "  95 % CI             taken"
+        f"  95 % CI             taken{'   load slower' if verdict.load else ''}"
     )
     for point in verdict.points:
         gain = point.gain
@@ -200,8 +206,16 @@ def _table(out: "Console", verdict: "Verdict") -> None:
             f"{format_bytes(point.bytes):>10}{point.native_us:>9.4g} us"
             f"{point.copy_engine_us:>10.4g} us{point.bytes / point.copy_engine_us / 1e3:>7.3g}"
             f"{gain.gain:>7.2f}x  {interval:<20}"
-            f"{taken}".rstrip()
+            f"{taken:<8}{_loads(point)}".rstrip()
         )
+
+
+def _loads(point: "SizePoint") -> str:
+    """By how much a load was slower beside each; empty without one."""
+    both = (point.native_load_slower, point.copy_engine_load_slower)
+    if both == (None, None):
+        return ""
+    return " / ".join("-" if value is None else f"{value:.2f}x" for value in both)
 
 
 def _policies(out: "Console", verdict: "Verdict") -> None:

@@ -52,6 +52,11 @@ def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="With --sendrecv: try VCCL's policy with its settings, too.",
             ),
             click.option(
+                "--load",
+                is_flag=True,
+                help="With --sendrecv: compare while the GPUs compute, as training does.",
+            ),
+            click.option(
                 "--with-nccl-tests",
                 "nccl_tests",
                 metavar="DIR",
@@ -88,12 +93,15 @@ def other_way(
     p2p, sendrecv = options.pop("p2p"), options.pop("sendrecv")
     folder, prefix = options.pop("nccl_tests"), options.pop("launch_prefix")
     library, policies = options.pop("sendrecv_library"), options.pop("policies")
+    load = options.pop("load")
     if prefix is not None and folder is None:
         raise InputError("is for --with-nccl-tests", where="--launch-prefix")
     if library is not None and not sendrecv:
         raise InputError("is for --sendrecv", where="--sendrecv-library")
     if policies and not sendrecv:
         raise InputError("is for --sendrecv", where="--policies")
+    if load and not sendrecv:
+        raise InputError("is for --sendrecv", where="--load")
     if not p2p and not sendrecv and folder is None:
         return None
     if p2p and sendrecv:
@@ -112,7 +120,7 @@ def other_way(
         if p2p:
             return _race(context, path, options, budget, rounds, manner)
         if sendrecv:
-            more = {"library": library, "policies": policies}
+            more = {"library": library, "policies": policies, "load": load}
             return _compare(context, path, options | more, budget, rounds, manner)
         return _drive(context, path, options, folder, prefix, budget, rounds, manner)
 
@@ -177,6 +185,7 @@ def _compare(
         high,
         pairs=rounds or PAIRS,
         policies=options["policies"],
+        load=options["load"],
         noise_floor=floor,
         budget_s=budget,
         seed=options["seed"],

@@ -16,7 +16,7 @@ LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsup
 
 class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     """Time every (size, choice) once in each of `rounds` shuffled rounds, the default
-    `default_repeats` times."""
+    `default_repeats` times; with `load` while the GPUs compute."""
 
     id: int
     collective: Collective
@@ -28,6 +28,7 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     in_place: bool = False
     registered: bool = False
     graph: bool = False
+    load: bool = False
     rounds: int = 1
     first_round: int = 0
     default_repeats: int = 2
@@ -77,6 +78,7 @@ class Abilities(msgspec.Struct, frozen=True):
     dtypes: list[str] = []
     registered: bool = False
     graph: bool = False
+    load: bool = False
     chunk: bool = False
 
 
@@ -128,7 +130,8 @@ class PointError(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One timing, or why there is none. `time_us` is the slowest rank's, of one iteration."""
+    """One timing, or why there is none. `time_us` is the slowest rank's, of one iteration;
+    `load_us` and `load_alone_us` are of one kernel of a load, while the calls ran and by itself."""
 
     id: int = 0
     bytes: int
@@ -141,6 +144,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     time_us: float | None = None
     times_us: list[float] = []
     host_us: float | None = None
+    load_alone_us: float | None = None
+    load_us: float | None = None
     wrong: int | None = None
     error: PointError | None = None
 

@@ -68,6 +68,8 @@ class _Replayed:
             bytes=size,
             round=request.first_round,
             time_us=sample.time_us,
+            load_us=sample.load_slower,
+            load_alone_us=None if sample.load_slower is None else 1.0,
             iterations=sample.iterations,
             wrong=sample.wrong,
         )
@@ -120,5 +122,8 @@ def _hello(study: Study, samples: list[P2pSample]) -> Hello:
         nodes=first.nodes,
         ranks=first.ranks,
         gpus=[Gpu(rank, platform.gpu) for rank in range(first.ranks)],
-        can=Abilities(collectives=[item.value for item in Collective if item in collectives]),
+        can=Abilities(
+            collectives=[item.value for item in Collective if item in collectives],
+            load=any(sample.load is not None for sample in samples),
+        ),
     )

@@ -10,7 +10,7 @@ NAME is `p2p` for a race of NCCL's settings, `sendrecv` for the comparison with 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from nccltune.analyze.stats import median
-from nccltune.measure.conversation import Hello, Point
+from nccltune.measure.conversation import Hello, Measure, Point
 from nccltune.measure.p2p.effective import Effective
 from nccltune.measure.p2p.settings import Settings
 from nccltune.measure.p2p.workload import Call
@@ -37,13 +37,16 @@ class Kept(NamedTuple):
     option: str
 
 
+COMPUTE = "compute"
+"""The load that a bench has."""
 P2P = Kept("p2p", "race of send/recv settings", "--p2p")
 
 
 class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process of its own settings. `process` counts starts over the study's life,
     `repeat` timings of one call in it; `time_us` is of one call, None where `error` says why.
-    `load` is what the GPUs computed meanwhile, None for nothing."""
+    `load` is what the GPUs computed meanwhile, None for nothing; `load_slower` by how much that
+    took longer beside the call (1.2 is 20 %)."""
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     study: str
@@ -59,6 +62,7 @@ class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     repeat: int
     iterations: int | None = None
     time_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    load_slower: Annotated[float, msgspec.Meta(gt=0)] | None = None
     wrong: int | None = None
     error: str | None = None
     source: Source
@@ -85,12 +89,14 @@ class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Run:
-    """A process with what it measured: by call the median time in us of one call."""
+    """A process with what it measured: by call the median time in us of one call, and by how much
+    a load was slower beside it."""
 
     process: int
     session: int
     settings: Settings
     times_us: Mapping[Call, float]
+    loads_slower: Mapping[Call, float] = field(default_factory=dict)
     effective: Effective | None = None
     carried: Mapping[str, int] | None = None
     seconds: float = 0.0
@@ -143,6 +149,7 @@ class Runs:
 def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
     """A process from its lines. A wrong result makes the process one that failed."""
     by_call: dict[Call, list[float]] = defaultdict(list)
+    loads: dict[Call, list[float]] = defaultdict(list)
     error = line.error
     for sample in samples:
         call = (sample.collective, sample.bytes)
@@ -150,11 +157,14 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
             error = error or f"{sample.wrong} elements of {call[0].value} came out wrong"
         elif sample.time_us is not None:
             by_call[call].append(sample.time_us)
+            if sample.load_slower is not None:
+                loads[call].append(sample.load_slower)
     return Run(
         process=line.process,
         session=line.session,
         settings=Settings.of(line.settings),
         times_us={call: median(values) for call, values in by_call.items()},
+        loads_slower={call: median(values) for call, values in loads.items()},
         effective=line.effective,
         carried=line.carried,
         seconds=line.seconds,
@@ -164,16 +174,20 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
 
 
 def sample_of(
-    point: Point, collective: Collective, hello: Hello, study: str, process: int, settings: Settings
+    point: Point, request: Measure, hello: Hello, study: str, process: int, settings: Settings
 ) -> P2pSample:
     """What to keep of a bench's answer."""
-    dtype, redop, _ = conditions(collective)
+    dtype, redop, _ = conditions(request.collective)
+    slower = None
+    if point.load_us is not None and point.load_alone_us:
+        slower = point.load_us / point.load_alone_us
     hosts = [gpu.host_hash for gpu in hello.gpus if gpu.host_hash]
     return P2pSample(
         study=study,
         process=process,
         settings=settings.recorded,
-        collective=collective,
+        load=COMPUTE if request.load else None,
+        collective=request.collective,
         bytes=point.bytes,
         dtype=dtype,
         redop=redop,
@@ -182,6 +196,7 @@ def sample_of(
         repeat=point.round,
         iterations=point.iterations,
         time_us=point.time_us,
+        load_slower=slower,
         wrong=point.wrong,
         error=point.error.kind if point.error else None,
         source=Source(

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from nccltune.measure.conversation import Hello, Measure, Point
 from nccltune.measure.p2p.effective import Effective
-from nccltune.measure.p2p.runs import P2pRun, P2pSample, Run, Runs, as_run, sample_of
+from nccltune.measure.p2p.runs import COMPUTE, P2pRun, P2pSample, Run, Runs, as_run, sample_of
 from nccltune.measure.p2p.settings import DEFAULT, Settings
 from nccltune.measure.p2p.workload import RACED, Workload
 from nccltune.model.errors import InputError, LaunchError, PlatformError
@@ -84,6 +84,10 @@ class Session:
         self.hello = first.hello
         if RACED.value not in self.hello.can.collectives:
             raise PlatformError("the bench cannot measure send/recv here")
+        if workload.load and not self.hello.can.load:
+            raise PlatformError(
+                "the bench cannot compute beside the calls here", hint="leave --load out"
+            )
         self.spent_s = 0.0
         self.processes = 0
         self.known = 0
@@ -171,6 +175,7 @@ class Session:
             process=process,
             session=self._session,
             settings=settings.recorded,
+            load=COMPUTE if self.workload.load else None,
             look=look,
             effective=made,
             carried=dict(carried) if carried is not None else None,
@@ -192,7 +197,7 @@ class Session:
                 kept = [
                     sample_of(
                         point,
-                        request.collective,
+                        request,
                         self.hello,
                         self._runs.study.name,
                         process,

@@ -31,9 +31,10 @@ Call = tuple[Collective, int]
 
 
 class Workload(NamedTuple):
-    """Sizes in bytes by collective."""
+    """Sizes in bytes by collective; with `load` they are timed while the GPUs compute."""
 
     sizes: Mapping[Collective, Sequence[int]]
+    load: bool = False
 
     def calls(self) -> Iterator[Call]:
         """Every call."""
@@ -61,6 +62,7 @@ class Workload(NamedTuple):
                         dtype=dtype,
                         redop=redop or "sum",
                         root=root or 0,
+                        load=self.load,
                         first_round=repeat,
                         default_repeats=1,
                         warmup=_WARMUP if repeat else _FIRST_WARMUP,
@@ -72,8 +74,8 @@ class Workload(NamedTuple):
 
     def only(self, calls: Mapping[Call, float]) -> "Workload":
         """The same without the sizes that could not be measured."""
-        return Workload(
-            {
+        return self._replace(
+            sizes={
                 collective: [size for size in sizes if (collective, size) in calls]
                 for collective, sizes in self.sizes.items()
             }
@@ -86,16 +88,18 @@ def workload(
     ranks: int,
     able: Sequence[str],
     elsewhere: Sequence[Collective] = ELSEWHERE,
+    *,
+    load: bool = False,
 ) -> Workload:
     """Send/recv from `low` to `high` bytes by powers of two, the collectives `elsewhere` (as far as
-    the bench is able) by powers of four."""
+    the bench is able) by powers of four; with `load` while the GPUs compute."""
     raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}
     for collective in elsewhere:
         if collective.value in able:
             step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
             found[collective] = _sizes(max(low, step), max(high, step), 4, step)
-    return Workload(found)
+    return Workload(found, load)
 
 
 def _sizes(low: int, high: int, factor: int, step: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.measure.p2p.board import Board
-from nccltune.measure.p2p.runs import Runs
+from nccltune.measure.p2p.runs import COMPUTE, Runs
 from nccltune.measure.p2p.session import OutOfBudgetError, Process, Session, Starter, Status
 from nccltune.measure.p2p.settings import Settings
 from nccltune.measure.p2p.workload import workload
@@ -33,12 +33,14 @@ NOISE_FLOOR = 0.02
 
 class Wanted(NamedTuple):
     """Sizes from `low` to `high` bytes, `pairs` of processes; differences of less than
-    `noise_floor` (0.02 is 2 %) are none. `policies` are tried besides."""
+    `noise_floor` (0.02 is 2 %) are none. `policies` are tried besides; with `load` all is timed
+    while the GPUs compute."""
 
     low: int
     high: int
     pairs: int = PAIRS
     policies: bool = False
+    load: bool = False
     noise_floor: float = NOISE_FLOOR
     budget_s: float | None = None
     seed: int = 1
@@ -80,7 +82,14 @@ class Driver:
             start,
             first,
             runs,
-            workload(wanted.low, wanted.high, hello.ranks, hello.can.collectives, elsewhere=()),
+            workload(
+                wanted.low,
+                wanted.high,
+                hello.ranks,
+                hello.can.collectives,
+                elsewhere=(),
+                load=wanted.load,
+            ),
             seed=wanted.seed,
             budget_s=wanted.budget_s,
             retry=True,
@@ -123,6 +132,7 @@ class Driver:
             decided=decision.decided,
             from_bytes=decision.from_bytes,
             why=decision.why,
+            load=COMPUTE if self._wanted.load else None,
             noise_floor=self._wanted.noise_floor,
             points=points(order, self._floor, decision.from_bytes),
             policies=policy_points(order, decision.from_bytes),

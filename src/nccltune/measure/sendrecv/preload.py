@@ -17,6 +17,9 @@ from nccltune.measure.sendrecv.settings import ON
 from nccltune.model.errors import InputError, LaunchError
 
 SENDRECV = Kept("sendrecv", "comparison of NCCL with copy engines", "--sendrecv")
+UNDER_LOAD = Kept(
+    "sendrecv-load", "comparison of NCCL with copy engines under load", "--sendrecv --load"
+)
 BY_COPY_ENGINE = "copy engine"
 """How the library's words for a message of a copy engine begin."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")

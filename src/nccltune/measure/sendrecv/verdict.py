@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from nccltune.analyze.stats import median
 from nccltune.measure.p2p.board import Board
-from nccltune.measure.p2p.settings import Settings
+from nccltune.measure.p2p.settings import DEFAULT, Settings
 from nccltune.measure.p2p.verdict import Gain, Gains, pooled
 from nccltune.measure.p2p.workload import RACED, Call
 from nccltune.measure.sendrecv.order import Order
@@ -28,7 +29,8 @@ _SURE = 0.99
 
 class SizePoint(msgspec.Struct, frozen=True):
     """One size: the time of NCCL and of a copy engine in us, the gain of the latter (1.4 is 1.4
-    times as fast), and which of them takes it (`native` or `copy engine`)."""
+    times as fast), and which of them takes it (`native` or `copy engine`); with a load, by how much
+    that was slower beside each (1.2 is 20 %), as far as it is known."""
 
     bytes: int
     native_us: float
@@ -36,6 +38,8 @@ class SizePoint(msgspec.Struct, frozen=True):
     gain: Gain
     effect: Effect
     taken: str
+    native_load_slower: float | None = None
+    copy_engine_load_slower: float | None = None
 
 
 class PolicySize(msgspec.Struct, frozen=True):
@@ -172,9 +176,17 @@ def points(order: Order, floor: float, from_bytes: int | None) -> list[SizePoint
                 gain=Gain(*interval.ratio),
                 effect=_effect(board, gains, call, floor),
                 taken="copy engine" if taken else "native",
+                native_load_slower=_load_slower(board, DEFAULT, call),
+                copy_engine_load_slower=_load_slower(board, COPY_ENGINE, call),
             )
         )
     return found
+
+
+def _load_slower(board: Board, settings: Settings, call: Call) -> float | None:
+    """The median of the processes that know it."""
+    known = [run.loads_slower[call] for run in board.of(settings) if call in run.loads_slower]
+    return median(known) if known else None
 
 
 def policy_points(order: Order, from_bytes: int | None) -> list[PolicyPoint]:
