@@ -30,6 +30,8 @@ uint64_t AgreementOf(const Options& options) {
 
 // Between events behind messages that are NCCL's alone.
 constexpr auto kEventEvery = std::chrono::milliseconds(1);
+// What a peer did last before it was gone may be over here a moment later than there.
+constexpr auto kGrace = std::chrono::seconds(1);
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
 constexpr auto kStuck = std::chrono::seconds(5);
 
@@ -496,6 +498,7 @@ void Communicator::Watch() {
 
 // NCCL may wait for it for ever. Of a peer that is gone.
 bool Communicator::WaitsFor(const Watched& peer) {
+  if (Clock::now() - peer.at < kGrace) return false;
   const bool stuck = peer.everything != nullptr && Clock::now() - peer.at > kStuck &&
                      !driver_->HasHappened(peer.everything.get());
   return peer.calling || std::ranges::any_of(peer.native, [&](const auto& each) {

@@ -93,6 +93,7 @@ std::optional<StepError> Gpu::StartLoad() {
 }
 
 std::optional<StepError> Gpu::FeedLoad() {
+  if (stop_) return StepError{ErrorKind::kDied, "stopped", rank_, true};
   return load_ != nullptr && load_->running() ? load_->Feed() : std::nullopt;
 }
 

@@ -105,7 +105,7 @@ class Runner {
     const Clock::time_point start = Clock::now();
     const uint64_t before = gpu_.load_kernels();
     double took = 0;
-    while (took < kAloneMicroseconds) {
+    while (took < kAloneMicroseconds || gpu_.load_kernels() == before) {
       if (auto error = gpu_.FeedLoad()) return error;
       took = MicrosecondsSince(start);
     }
