@@ -36,7 +36,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def wait(holds: Callable[[], bool]) -> None:
-    for _ in eventually(60):
+    for _ in eventually(180):
         if holds():
             return
 
