@@ -404,8 +404,8 @@ void Communicator::Enqueued(const Part& part) {
     found->second.native[part.stream] = nullptr;
   }
   const auto now = Clock::now();
-  Used& used = used_[part.stream];
-  if (!part.ours && now - used.at < kEventEvery) return;
+  const auto known = used_.find(part.stream);
+  if (!part.ours && known != used_.end() && now - known->second.at < kEventEvery) return;
   // A graph runs when nobody knows, and its events may not be asked.
   if (driver_->Capturing(part.stream)) {
     for (auto& [rank, peer] : watched_) peer.native.erase(part.stream);
@@ -416,10 +416,10 @@ void Communicator::Enqueued(const Part& part) {
     lost_ = true;
     return;
   }
-  used = {.moment = moment, .at = now};
+  used_[part.stream] = {.moment = moment, .at = now};
   for (auto& [rank, peer] : watched_) {
     const auto found = peer.native.find(part.stream);
-    // Also of earlier ones: a moment of theirs that is still to come is not later than this one.
+    // Also of earlier groups, behind which no event is.
     if (found != peer.native.end() && found->second == nullptr) found->second = moment;
   }
 }

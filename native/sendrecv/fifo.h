@@ -2,8 +2,8 @@
 //
 // A buffer of the receiver's GPU that messages go through: in chunks, which the sender's copy
 // engine puts into slots and the receiver takes out, by channels that go on side by side. The way
-// of VCCL's send/recv without SMs (sii-research/VCCL, psm_p2p.cc), with its parameters free: as a
-// policy to compare with, and for memory that cannot be shared.
+// of VCCL's send/recv without SMs (sii-research/VCCL, psm_p2p.cc), with its parameters free, as a
+// policy to compare with.
 #ifndef NCCLTUNE_SENDRECV_FIFO_H_
 #define NCCLTUNE_SENDRECV_FIFO_H_
 

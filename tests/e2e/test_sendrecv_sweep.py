@@ -4,7 +4,6 @@ GPUs; and with the real bench and the real library on the fake GPUs of the nativ
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from nccltune.model.study import Study
 from tests.e2e.bench_runs import environment, eventually
+from tests.e2e.own_processes import command, native_parts, run, variables
 
 STAND_IN = Path(__file__).with_name("sendrecv_bench.py")
 FAKES = (
@@ -28,39 +28,10 @@ SET = "NCCLTUNE_SENDRECV_FROM"
 def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of native parts, of which the bench is the stand-in."""
     folder = tmp_path_factory.mktemp("native")
-    (folder / "bin").mkdir()
-    (folder / "lib").mkdir()
-    program = folder / "bin" / "nccltune-bench"
-    shutil.copy(STAND_IN, program)
-    program.chmod(0o755)
-    (folder / "lib" / "libnccl-tuner-nccltune.so").touch()
+    native_parts(folder, STAND_IN)
     # The dynamic loader ignores an empty file, with a word on standard error.
     (folder / "lib" / "libnccltune-sendrecv.so").touch()
     return folder
-
-
-def variables(native: Path, **more: str) -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return environment(NCCLTUNE_NATIVE_DIR=str(native), PATH=path, **more)
-
-
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "nccltune.cli", *map(str, args)]
-
-
-def run(
-    native: Path, *args: object, cwd: Path, code: int = 0, **more: str
-) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        command(*args),
-        cwd=cwd,
-        env=variables(native, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
 
 
 def sweep(native: Path, *args: object, cwd: Path, **more: str) -> dict[str, Any]:

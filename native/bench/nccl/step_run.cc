@@ -97,6 +97,7 @@ class Runner {
 
   // It goes on behind.
   Failure LoadAlone() {
+    if (auto error = gpu_.Wait()) return error;
     if (auto error = gpu_.StartLoad()) return error;
     // The first one has begun when it has ended.
     while (gpu_.load_kernels() == 0) {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nccltune.cli.manner import Manner
 from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout
-from nccltune.cli.sweep_processes import Told, Way, run_in_study
+from nccltune.cli.sweep_processes import Told, Way, run_in_study, show_head
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,18 +143,8 @@ def _words(status: "Status") -> str:
 def _show(verdict: "Verdict", study: "Study") -> None:
     from rich.markup import escape
 
-    from nccltune.cli.progress import seconds_words
-
     out = stdout()
-    name = "replay" if verdict.replay else "race"
-    before = f" and {verdict.known} from before" if verdict.known else ""
-    ended = " · the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
-    recorded = " recorded" if verdict.replay else ""
-    out.print(
-        f"{name:<11}{verdict.processes} processes{before} in "
-        f"{seconds_words(verdict.seconds)}{recorded} · one start's mean repeats within "
-        f"{100 * verdict.noise:.2g} %{ended}"
-    )
+    show_head(verdict, "race")
     champion = verdict.champion
     if verdict.settings:
         for setting, value in verdict.settings.items():

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from nccltune.cli.bench_options import platform_of_bench, show_start
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import stderr
+from nccltune.cli.output import stderr, stdout
 from nccltune.cli.ticker import ticking
 
 if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
     from nccltune.measure.p2p.session import Process, Starter, Status
+    from nccltune.measure.p2p.verdict import Verdict as Raced
+    from nccltune.measure.sendrecv.verdict import Verdict as Compared
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
 
@@ -52,6 +54,21 @@ class Done(NamedTuple, Generic[V]):
     study: "Study"
     platform: "Platform"
     verdict: V
+
+
+def show_head(verdict: "Raced | Compared", name: str) -> None:
+    """The first line of a result: how many processes of a sweep called `name`, and how well one
+    repeats."""
+    from nccltune.cli.progress import seconds_words
+
+    before = f" and {verdict.known} from before" if verdict.known else ""
+    ended = " · the budget is spent: the same command goes on" if verdict.reason == "budget" else ""
+    recorded = " recorded" if verdict.replay else ""
+    stdout().print(
+        f"{'replay' if verdict.replay else name:<11}{verdict.processes} processes{before} in "
+        f"{seconds_words(verdict.seconds)}{recorded} · one start's mean repeats within "
+        f"{100 * verdict.noise:.2g} %{ended}"
+    )
 
 
 def run_in_study(
