@@ -6,9 +6,8 @@
 //   nvcc -O2 -std=c++17 -o copy_engine_facts benchmarks/copy_engine_facts.cu -lcuda
 //   ./copy_engine_facts; CUDA_DEVICE_MAX_CONNECTIONS=1 ./copy_engine_facts queues
 //
-// One process with two GPUs (`queues` and `calls` do with one); `handles` and
-// `processes` are two processes. Each line
-// names what was measured, medians of several rounds.
+// One process with two GPUs (`queues`, `calls` and `graphs` do with one); `handles` and `processes`
+// are two processes. Each line names what was measured, medians of several rounds.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
@@ -68,6 +67,14 @@ __global__ void Spin(volatile uint32_t* until, unsigned long long most_ns) {
   __syncthreads();
 }
 
+__global__ void Busy(unsigned long long ns) {
+  unsigned long long start = 0, now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < ns);
+}
+
 __global__ void Touch(uint32_t* where) { *where = 1; }
 
 __global__ void Late(uint32_t* where) { *where = 2; }
@@ -113,6 +120,7 @@ struct Machine {
       On(i);
       Spin<<<1, 1>>>(flags, 1);
       Touch<<<1, 1>>>(flags + 1);
+      Busy<<<1, 1>>>(1);
       CHECK(cudaDeviceSynchronize());
     }
     std::memset(flags, 0, 4096);
@@ -318,14 +326,12 @@ std::vector<cudaStream_t> NewStreams(size_t count, bool first) {
 
 // A kernel fills every SM and spins: what goes on?
 void FullSms(const Machine& machine) {
-  uint32_t* const stop = machine.flags + 128;
   for (const bool first : {false, true}) {
     machine.On(0);
     const std::vector<cudaStream_t> streams = NewStreams(12, first);
-    *stop = 0;
     int sms = 0;
     CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-    Spin<<<sms * 2, 1024, 0, machine.gpu[0].streams[7]>>>(stop, 8'000'000'000ULL);
+    Busy<<<sms * 2, 1024, 0, machine.gpu[0].streams[7]>>>(2'000'000'000ULL);
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     std::printf("every SM spins, streams of %s priority:", first ? "the highest" : "no");
     cudaEvent_t event = nullptr;
@@ -361,7 +367,6 @@ void FullSms(const Machine& machine) {
     }
     const bool spinning = cudaStreamQuery(machine.gpu[0].streams[7]) == cudaErrorNotReady;
     std::printf(" still spinning: %s\n", spinning ? "yes" : "no");
-    *static_cast<volatile uint32_t*>(stop) = 1;
     machine.Wait();
     CHECK(cudaEventDestroy(event));
   }
@@ -656,6 +661,7 @@ class Party {
     CHECK(cudaMallocHost(&go_, 64));
     *go_ = 1;
     Spin<<<1, 1>>>(go_, 1);
+    Busy<<<1, 1>>>(1);
     CHECK(cudaDeviceSynchronize());
     Meet();
   }
@@ -720,13 +726,18 @@ class Party {
 
   using Marks = std::function<void(const char*, cudaStream_t)>;
 
-  // While a kernel keeps every SM of both GPUs: which operations end?
-  void Full(const char* name, const std::function<void(const Marks&)>& enqueue) {
+  // While a kernel keeps every SM of both GPUs: which operations end, and when? `polls`: it looks at
+  // the host's memory meanwhile.
+  void Full(const char* name, const std::function<void(const Marks&)>& enqueue, bool polls = false) {
     int sms = 0;
     CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, rank_));
     *go_ = 0;
     Meet();
-    Spin<<<sms * 2, 1024, 0, streams_[5]>>>(go_, 3'000'000'000ULL);
+    if (polls) {
+      Spin<<<sms * 2, 1024, 0, streams_[5]>>>(go_, 3'000'000'000ULL);
+    } else {
+      Busy<<<sms * 2, 1024, 0, streams_[5]>>>(400'000'000ULL);
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     Meet();
     ++value_;
@@ -736,10 +747,14 @@ class Party {
       CHECK(cudaEventCreateWithFlags(&events.back().second, cudaEventDisableTiming));
       CHECK(cudaEventRecord(events.back().second, stream));
     });
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const auto start = Clock::now();
     std::string done;
     for (const auto& [label, event] : events) {
-      done += std::string(", ") + label + (cudaEventQuery(event) == cudaSuccess ? "" : ": NOT DONE");
+      while (cudaEventQuery(event) == cudaErrorNotReady && Seconds(start) < 0.3) usleep(20);
+      char text[64];
+      std::snprintf(text, sizeof(text), "%.1f ms", Seconds(start) * 1e3);
+      done += std::string(", ") + label + " " +
+              (cudaEventQuery(event) == cudaSuccess ? text : "NOT DONE");
     }
     const bool spinning = cudaStreamQuery(streams_[5]) == cudaErrorNotReady;
     std::printf("every SM spins%s, rank %d, %s%s\n", spinning ? "" : " (NOT ANY MORE)", rank_, name,
@@ -774,6 +789,14 @@ class Party {
     };
     Full("in one stream", [&](const Marks& mark) { exchange(mark, false); });
     Full("in one stream, rank 1 late", [&](const Marks& mark) { exchange(mark, true); });
+    const auto several = [&](const Marks& mark) {
+      for (int i = 0; i < 5; ++i) {
+        if (i > 0) ++value_;
+        exchange(mark, false);
+      }
+    };
+    Full("five in one stream", several);
+    Full("five in one stream, the kernel polls the host's memory", several, true);
     Full("pull", [&](const Marks& mark) {
       pull(own);
       mark("pull", own);
@@ -843,6 +866,78 @@ void Processes() {
   Party(new (memory) Meeting()).Run();
 }
 
+// Whether stream memory operations and copies can be captured, and what a graph of them costs: two
+// graphs that exchange in turn by flags that whoever waited for them resets.
+void Graphs(const Machine& machine) {
+  constexpr int kReplays = 500;
+  const int other = machine.gpus - 1;
+  const CUdeviceptr flags = Pinned(machine.flags + 512);
+  std::memset(machine.flags + 512, 0, 512);
+  const auto flag = [&](int which) { return flags + static_cast<size_t>(which) * 128; };
+  const auto take = [&](cudaStream_t stream, int which) {
+    CHECK(cuStreamWaitValue32(stream, flag(which), 1, CU_STREAM_WAIT_VALUE_EQ));
+    CHECK(cuStreamWriteValue32(stream, flag(which), 0, 0));
+  };
+  const auto give = [&](cudaStream_t stream, int which) {
+    CHECK(cuStreamWriteValue32(stream, flag(which), 1, 0));
+  };
+  for (const size_t bytes : {size_t{4096}, 4 * kMiB, 64 * kMiB}) {
+    const auto receive = [&](cudaStream_t stream) {
+      give(stream, 0);
+      take(stream, 1);
+    };
+    const auto send = [&](cudaStream_t stream) {
+      take(stream, 0);
+      CHECK(cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(machine.gpu[other].in),
+                              reinterpret_cast<CUdeviceptr>(machine.gpu[0].out), bytes, stream));
+      give(stream, 1);
+    };
+    const auto times = [&](const std::function<void()>& exchange) {
+      std::vector<double> found;
+      for (int round = 0; round < 5; ++round) {
+        machine.Wait();
+        const auto start = Clock::now();
+        for (int i = 0; i < kReplays; ++i) exchange();
+        machine.Wait();
+        found.push_back(Seconds(start) * 1e6 / kReplays);
+      }
+      return Median(found);
+    };
+    const cudaStream_t streams[2] = {machine.gpu[0].streams[0], machine.gpu[other].streams[1]};
+    const double direct = times([&] {
+      machine.On(other);
+      receive(streams[1]);
+      machine.On(0);
+      send(streams[0]);
+    });
+    cudaGraphExec_t made[2] = {};
+    for (int side = 0; side < 2; ++side) {
+      machine.On(side == 0 ? 0 : other);
+      CHECK(cudaStreamBeginCapture(streams[side], cudaStreamCaptureModeThreadLocal));
+      side == 0 ? send(streams[side]) : receive(streams[side]);
+      cudaGraph_t graph = nullptr;
+      CHECK(cudaStreamEndCapture(streams[side], &graph));
+      size_t nodes = 0;
+      CHECK(cudaGraphGetNodes(graph, nullptr, &nodes));
+      std::printf("graphs %7zu KiB, %s: %zu nodes\n", bytes / 1024, side == 0 ? "send" : "receive",
+                  nodes);
+      CHECK(cudaGraphInstantiate(&made[side], graph, 0));
+    }
+    double launch = 0;
+    const double replayed = times([&] {
+      machine.On(other);
+      CHECK(cudaGraphLaunch(made[1], streams[1]));
+      machine.On(0);
+      const auto start = Clock::now();
+      CHECK(cudaGraphLaunch(made[0], streams[0]));
+      launch += Seconds(start) * 1e6 / (5 * kReplays);
+    });
+    std::printf("graphs %7zu KiB, one way%s, us: enqueued %.2f, graphs %.2f (a launch %.2f of CPU)\n",
+                bytes / 1024, machine.gpus < 2 ? " within one GPU" : "", direct, replayed, launch);
+    for (cudaGraphExec_t each : made) CHECK(cudaGraphExecDestroy(each));
+  }
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -858,7 +953,7 @@ int main(int count, char** words) {
   }
   CHECK(cuInit(0));
   const Machine machine;
-  if (machine.gpus < 2 && what != "queues" && what != "calls") {
+  if (machine.gpus < 2 && what != "queues" && what != "calls" && what != "graphs") {
     std::fprintf(stderr, "two GPUs are needed for: %s\n", what.c_str());
     return 1;
   }
@@ -870,5 +965,6 @@ int main(int count, char** words) {
   if (what == "all" || what == "queues") Queues(machine);
   if (what == "all" || what == "blocked") Blocked(machine);
   if (what == "all" || what == "calls") Calls(machine);
+  if (what == "all" || what == "graphs") Graphs(machine);
   return 0;
 }

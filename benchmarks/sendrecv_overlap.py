@@ -85,11 +85,14 @@ def table(all_runs: list[Runs]) -> str:
 def filled(runs: Runs) -> str:
     """What became of exchanges while a kernel kept every SM."""
     said = [rank["fill"] for reports in runs.rounds for rank in reports if "fill" in rank]
-    ended = [each for each in said if each["ended"] and each["kernel_still_ran"]]
     if not said:
         return "not tried"
-    took = f", in {shown([each['seconds'] * 1e3 for each in ended])} ms" if ended else ""
-    return f"{len(ended)} of {len(said)} ended while a kernel kept every SM{took}"
+    ended = [each["seconds"] for each in said if each["ended"]]
+    took = ""
+    if ended:
+        all_ms = shown([seconds[-1] * 1e3 for seconds in ended])
+        took = f", {len(ended[0])} exchanges in {all_ms} ms"
+    return f"of {len(said)} processes {len(ended)} ended theirs while a kernel kept every SM{took}"
 
 
 def main() -> None:
@@ -99,7 +102,7 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--bytes", type=bytes_of, default=256 << 20)
     parser.add_argument("--product", type=int, default=8192, help="rows of the square matrices")
-    parser.add_argument("--exchanges", type=int, default=60, help="in one repetition")
+    parser.add_argument("--exchanges", type=int, default=600, help="in one repetition")
     parser.add_argument("--products", type=int, default=30, help="to find how long one takes")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-WAIT_S = 2.0
+FILL_S = 0.5
+"""How long a kernel keeps every SM."""
 
 
 class Ring:
@@ -98,8 +99,9 @@ def timed(args: argparse.Namespace, parts: list[tuple[Any, int]]) -> list[list[f
                 line.add()
     torch.cuda.synchronize()
     steps = [line.steps(base) for line in lines]
-    # The first of each begin while the others are still enqueued.
-    begin = max(each[args.skip][0] for each in steps)
+    # Clocks follow the power that was drawn in the last tenths of a second; and the first of each
+    # begin while the others are still enqueued.
+    begin = max(each[int(len(each) * args.settle)][0] for each in steps)
     end = min(each[-1][1] for each in steps)
     return [[b - a for a, b in each if a >= begin and b <= end] for each in steps]
 
@@ -110,43 +112,47 @@ def overlap(args: argparse.Namespace, ring: Ring, product: Product) -> dict[str,
     alone = statistics.median(timed(args, [(ring.exchange, many)])[0])
     single = statistics.median(timed(args, [(product.multiply, args.products)])[0])
     # As many products as take as long.
-    products = max(args.skip + 3, round(many * alone / single))
-    names = ("product_alone", "exchange_alone", "product_together", "exchange_together")
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(args.repetitions):
-        together = timed(args, [(product.multiply, products), (ring.exchange, many)])
-        whole = [timed(args, [(product.multiply, products)])[0]]
-        whole += [timed(args, [(ring.exchange, many)])[0], *together]
-        for name, values in zip(names, whole, strict=True):
-            found[name].append(statistics.median(values) if values else float("nan"))
+    products = max(args.products, round(many * alone / single))
+    both = [(product.multiply, products), (ring.exchange, many)]
+    phases = [
+        (["product_together", "exchange_together"], both),
+        (["product_alone"], both[:1]),
+        (["exchange_alone"], both[1:]),
+    ]
+    found: dict[str, list[float]] = {name: [] for names, _ in phases for name in names}
+    for repetition in range(args.repetitions):
+        first = repetition % len(phases)
+        for names, parts in phases[first:] + phases[:first]:
+            for name, values in zip(names, timed(args, parts), strict=True):
+                found[name].append(statistics.median(values) if values else float("nan"))
     ring.check()
     return {"us": found, "products": products}
 
 
 def fill(args: argparse.Namespace, ring: Ring) -> dict[str, Any]:
-    """Whether exchanges end while a kernel keeps every SM."""
+    """Which exchanges end while a kernel keeps every SM, and when."""
     library = ctypes.CDLL(args.fill)
-    go = torch.zeros(1, dtype=torch.int32).pin_memory()
     kernel, stream = torch.cuda.Stream(), torch.cuda.Stream()
+    nanoseconds = ctypes.c_ulonglong(int(FILL_S * 1e9))
     distributed.barrier()
     torch.cuda.synchronize()
-    pointer, handle = ctypes.c_void_p(go.data_ptr()), ctypes.c_void_p(kernel.cuda_stream)
-    if library.fill(pointer, handle) != 0:
+    if library.fill(nanoseconds, ctypes.c_void_p(kernel.cuda_stream)) != 0:
         raise SystemExit("the kernel could not be started")
     started = time.perf_counter()
-    over = torch.cuda.Event()
+    events = []
     with torch.cuda.stream(stream):
         for _ in range(args.fill_exchanges):
             ring.exchange()
-        over.record()
-    while not over.query() and time.perf_counter() - started < WAIT_S:
-        time.sleep(1e-4)
-    ended, seconds = over.query(), time.perf_counter() - started
-    running = not kernel.query()
-    go[0] = 1
+            events.append(torch.cuda.Event())
+            events[-1].record()
+    ended: list[float] = []
+    while len(ended) < len(events) and not kernel.query():
+        if events[len(ended)].query():
+            ended.append(time.perf_counter() - started)
+    still_ran = not kernel.query()
     torch.cuda.synchronize()
     ring.check()
-    return {"ended": ended, "kernel_still_ran": running, "seconds": seconds}
+    return {"ended": len(ended) == len(events) and still_ran, "seconds": ended}
 
 
 def kernels(ring: Ring) -> list[str]:
@@ -167,7 +173,7 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, required=True)
     parser.add_argument("--products", type=int, required=True)
     parser.add_argument("--repetitions", type=int, required=True)
-    parser.add_argument("--skip", type=int, default=3)
+    parser.add_argument("--settle", type=float, default=0.4, help="part of a time not counted")
     parser.add_argument("--fill", help="the library of sendrecv_fill.cu")
     parser.add_argument("--fill-exchanges", type=int, default=20)
     parser.add_argument("--report", type=Path, required=True)

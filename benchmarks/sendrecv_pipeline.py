@@ -39,11 +39,13 @@ SECONDS = 200
 
 @dataclass
 class Runs:
-    """Of one candidate, by round: steps a second of the slowest rank, losses of the last one."""
+    """Of one candidate, by round: steps a second of the slowest rank, losses of the last one, and
+    by rank what its GPU did in a step."""
 
     candidate: Candidate
     steps_per_s: list[float] = field(default_factory=list)
     losses: list[list[float]] = field(default_factory=list)
+    gpu_ms: list[list[dict[str, float]]] = field(default_factory=list)
     said: dict[str, Any] = field(default_factory=dict)
 
 
@@ -60,6 +62,7 @@ def call(args: argparse.Namespace, runs: Runs) -> None:
         sys.exit(f"error: {runs.candidate.name} failed")
     runs.steps_per_s.append(min(report["steps_per_s"] for report in reports))
     runs.losses.append(reports[-1]["losses"])
+    runs.gpu_ms.append([report["gpu_ms"] for report in reports])
     runs.said = {name: reports[0][name] for name in ("torch", "nccl")}
     runs.said["parameters"] = sum(report["parameters"] for report in reports)
 
@@ -75,6 +78,14 @@ def table(all_runs: list[Runs]) -> str:
             f"| {'the same' if same else '**OTHERS**'} |"
         )
     return "\n".join(lines)
+
+
+def work(runs: Runs) -> str:
+    """What a GPU does in a step: the mean over ranks and rounds."""
+    ranks = [rank for reports in runs.gpu_ms for rank in reports]
+    names = sorted({name for rank in ranks for name in rank})
+    means = [statistics.mean(rank.get(name, 0.0) for rank in ranks) for name in names]
+    return ", ".join(f"{name} {mean:.1f} ms" for name, mean in zip(names, means, strict=True))
 
 
 def main() -> None:
@@ -102,6 +113,7 @@ def main() -> None:
                 "settings": runs.candidate.settings,
                 "steps_per_s": runs.steps_per_s,
                 "losses": runs.losses,
+                "gpu_ms": runs.gpu_ms,
             }
             for runs in all_runs
         ]
@@ -109,7 +121,9 @@ def main() -> None:
     print(told(facts | all_runs[0].said), end="\n\n")
     sent = args.microbatch * args.length * args.hidden * 2 / MIB
     print(f"n = {args.rounds} rounds, {args.gpus} GPUs, messages of {sent:.4g} MiB: {model}\n")
-    print(table(all_runs))
+    print(table(all_runs), end="\n\n")
+    for runs in all_runs:
+        print(f"- {runs.candidate.name}, a GPU in a step: {work(runs)}")
     alike = all(losses == all_runs[0].losses[0] for runs in all_runs for losses in runs.losses)
     sys.exit(0 if alike and all_runs[0].losses[0] else 1)
 

@@ -9,12 +9,16 @@ import argparse
 import json
 import os
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import distributed, nn
 from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+
+PROFILED = 2
 
 
 class Block(nn.Module):
@@ -60,11 +64,8 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
     batch = torch.randn(shape, device=device, dtype=torch.bfloat16)
     target = torch.randn(shape, device=device, dtype=torch.bfloat16)
     losses: list[Any] = []
-    start = 0.0
-    for step in range(args.warm_up + args.steps):
-        if step == args.warm_up:
-            wait(device)
-            start = time.perf_counter()
+
+    def one() -> None:
         of_step: list[Any] = []
         if rank == 0:
             schedule.step(batch)
@@ -74,16 +75,46 @@ def train(args: argparse.Namespace, device: Any) -> dict[str, Any]:
             schedule.step()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        losses += [loss.detach() for loss in of_step]
+        losses.extend(loss.detach() for loss in of_step)
+
+    for _ in range(args.warm_up):
+        one()
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(args.steps):
+        one()
     wait(device)
     seconds = time.perf_counter() - start
     return {
         "steps_per_s": args.steps / seconds,
+        "gpu_ms": gpu_ms(one) if device.type == "cuda" else {},
         "losses": torch.stack(losses).tolist() if losses else [],
         "parameters": sum(each.numel() for each in parameters),
         "torch": torch.__version__,
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if device.type == "cuda" else None,
     }
+
+
+def gpu_ms(step: Callable[[], None]) -> dict[str, float]:
+    """What the GPU does in a step, milliseconds in all: the profiler's sums over some."""
+    from torch.profiler import ProfilerActivity, profile
+
+    found: dict[str, float] = defaultdict(float)
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for _ in range(PROFILED):
+            step()
+        torch.cuda.synchronize()
+    for event in seen.key_averages():
+        found[kind_of(event.key)] += event.self_device_time_total / 1e3 / PROFILED
+    return {name: value for name, value in found.items() if value > 0}
+
+
+def kind_of(event: str) -> str:
+    if event.startswith("ncclDevKernel"):
+        return "kernels of NCCL"
+    if event.startswith("Memcpy"):
+        return "copies to peers" if "PtoP" in event else "copies"
+    return "other kernels"
 
 
 def wait(device: Any) -> None:

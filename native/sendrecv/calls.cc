@@ -75,38 +75,75 @@ nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result
   return result == abi::kSuccess ? ended : result;
 }
 
+using SmallGroup = Communicator::SmallGroup;
+
+bool IsLike(const CallGroup& group, const SmallGroup& small) {
+  const Communicator* const communicator = group.calls.front().communicator.get();
+  if (group.calls.size() != small.count) return false;
+  for (size_t i = 0; i < small.count; ++i) {
+    const Call& call = group.calls[i];
+    const SmallGroup::One& one = small.messages[i];
+    if (call.communicator.get() != communicator || call.stream != small.stream ||
+        call.peer != one.peer || call.role != one.role || call.bytes() >= one.below) {
+      return false;
+    }
+  }
+  return communicator->troubled() ? false : Communicator::Clock::now() < small.until;
+}
+
+// Nothing: it has other messages in it, or something is wrong.
+std::optional<SmallGroup> SmallGroupOf(const CallGroup& group) {
+  const Call& first = group.calls.front();
+  Communicator& communicator = *first.communicator;
+  if (group.calls.size() > SmallGroup::kMost || communicator.troubled()) return {};
+  SmallGroup small;
+  small.stream = first.stream;
+  for (const Call& call : group.calls) {
+    if (call.communicator != first.communicator || call.stream != first.stream) return {};
+    const uint64_t below = std::min(communicator.FloorOf(call.peer), communicator.options().from);
+    if (call.bytes() >= below) return {};
+    const Port* const port = communicator.FindPort(call.peer, call.role, false);
+    small.messages[small.count++] = {.peer = call.peer,
+                                     .role = call.role,
+                                     .below = below,
+                                     .end = port == nullptr ? nullptr : port->end};
+  }
+  return small;
+}
+
+nccl::Result CallSmall(const CallGroup& group, const SmallGroup& small, const Native& native) {
+  nccl::Result result = abi::kSuccess;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < small.count; ++i) {
+    if (small.messages[i].end != nullptr) small.messages[i].end->Pass();
+    bytes += group.calls[i].bytes();
+    const nccl::Result called = CallOne(group.calls[i], native);
+    if (called != abi::kSuccess && called != abi::kInProgress) result = called;
+  }
+  TheCounts().Add(Way::kSmall, bytes, small.count);
+  return EndGroup(group, native, result);
+}
+
 // Small messages alone, of one communicator in one stream: nobody decides anything of them, and
 // they are to be as fast as without us. Nothing: others are in the group, or something is wrong.
 std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& native) {
-  constexpr size_t kMost = 16;
-  const Call& first = group.calls.front();
-  Communicator& communicator = *first.communicator;
-  if (group.calls.size() > kMost) return {};
+  Communicator& communicator = *group.calls.front().communicator;
   const std::scoped_lock lock(communicator.mutex());
-  if (communicator.troubled()) return {};
-  std::array<int, kMost> all = {};
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < group.calls.size(); ++i) {
-    const Call& call = group.calls[i];
-    if (call.communicator != first.communicator || call.stream != first.stream) return {};
-    if (call.bytes() >= std::min(communicator.FloorOf(call.peer), communicator.options().from)) {
-      return {};
-    }
-    all[i] = call.peer;
-    bytes += call.bytes();
+  if (IsLike(group, communicator.small())) {
+    communicator.BeginAgain();
+    const nccl::Result result = CallSmall(group, communicator.small(), native);
+    communicator.EnqueuedAgain();
+    return result;
   }
-  const std::span<const int> peers(all.data(), group.calls.size());
+  const std::optional<SmallGroup> small = SmallGroupOf(group);
+  if (!small) return {};
+  std::array<int, SmallGroup::kMost> all = {};
+  for (size_t i = 0; i < small->count; ++i) all[i] = small->messages[i].peer;
+  const std::span<const int> peers(all.data(), small->count);
   communicator.BeginNative(peers);
-  nccl::Result result = abi::kSuccess;
-  for (const Call& call : group.calls) {
-    const Port* const port = communicator.FindPort(call.peer, call.role, false);
-    if (port != nullptr) port->end->Pass();
-    const nccl::Result called = CallOne(call, native);
-    if (called != abi::kSuccess && called != abi::kInProgress) result = called;
-  }
-  result = EndGroup(group, native, result);
-  communicator.Enqueued({.stream = first.stream, .ours = false, .native = peers});
-  TheCounts().Add(Way::kSmall, bytes, group.calls.size());
+  const nccl::Result result = CallSmall(group, *small, native);
+  communicator.Enqueued({.stream = small->stream, .ours = false, .native = peers});
+  communicator.Remember(*small);
   return result;
 }
 

@@ -67,6 +67,7 @@ struct Communicator::Peer {
     // For staging.
     DeviceAddress memory = 0;
     bool refused = false;
+    std::optional<Place> place;  // as the peer knows it
     std::unique_ptr<Staging> staging;
     // The receiver's.
     DeviceAddress buffer = 0;
@@ -84,6 +85,11 @@ struct Communicator::Peer {
                return stream == nullptr || driver.IsOver(stream);
              });
     });
+  }
+
+  bool HasSent() const {
+    const std::unique_ptr<Way>& way = ways[static_cast<size_t>(Role::kSender)];
+    return way != nullptr && sendrecv::HasSent(way->end.memory());
   }
 
   void GiveBack(CudaDriver* driver) const {
@@ -260,8 +266,17 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     }
     return made->staging.get();
   };
+  made->port.staging_place = [this, made, peer]() -> std::optional<Place> {
+    if (made->place || made->port.staging() == nullptr) return made->place;
+    const Found found = offers_->Find(made->memory, options_.policy.eager_limit, peer->place);
+    if (found.reach == Reach::kReached) {
+      made->place = {.allocation = found.number, .offset = found.offset};
+    }
+    return made->place;
+  };
   made->port.fifo = [made] { return made->fifo.get(); };
   const std::scoped_lock lock(lanes_mutex_);
+  small_.count = 0;
   watched_.at(rank).lanes.emplace_back(lane.memory, made->port.name);
   return &made->port;
 }
@@ -340,13 +355,25 @@ bool Communicator::Tie(const std::vector<Stream>& streams) {
   return true;
 }
 
+bool Communicator::HasSent(const Peer& peer) const {
+  return segment_->memory().cards[peer.place].state.load() == Card::kHere && peer.HasSent();
+}
+
+bool Communicator::HasSent() {
+  const std::scoped_lock lock(mutex_);
+  return segment_ != nullptr && std::ranges::any_of(peers_, [&](const auto& each) {
+           return each.second != nullptr && HasSent(*each.second);
+         });
+}
+
 bool Communicator::EverythingIsOver() {
   const std::scoped_lock lock(lanes_mutex_);
   if (lost_) return false;
   const bool used = std::ranges::all_of(
       used_, [&](const auto& each) { return driver_->HasHappened(each.second.moment.get()); });
   return used && std::ranges::all_of(peers_, [&](const auto& each) {
-           return each.second == nullptr || each.second->IsOver(*driver_);
+           return each.second == nullptr ||
+                  (each.second->IsOver(*driver_) && !HasSent(*each.second));
          });
 }
 
@@ -397,6 +424,7 @@ Communicator::Moment Communicator::NewMoment() {
 
 void Communicator::Enqueued(const Part& part) {
   const std::scoped_lock lock(lanes_mutex_);
+  small_.count = 0;
   for (const int peer : part.native) {
     const auto found = watched_.find(peer);
     if (found == watched_.end()) continue;
@@ -422,6 +450,14 @@ void Communicator::Enqueued(const Part& part) {
     // Also of earlier groups, behind which no event is.
     if (found != peer.native.end() && found->second == nullptr) found->second = moment;
   }
+}
+
+void Communicator::Remember(const SmallGroup& group) {
+  const std::scoped_lock lock(lanes_mutex_);
+  const auto used = used_.find(group.stream);
+  if (used == used_.end()) return;
+  small_ = group;
+  small_.until = used->second.at + kEventEvery;
 }
 
 void Communicator::Fail(const std::string& why, nccl::Result result) {
@@ -497,11 +533,15 @@ void Communicator::Watch() {
 }
 
 // NCCL may wait for it for ever. Of a peer that is gone.
-bool Communicator::WaitsFor(const Watched& peer) {
+bool Communicator::WaitsFor(int rank, const Watched& peer) {
   if (Clock::now() - peer.at < kGrace) return false;
+  const auto end = small_.messages.begin() + static_cast<ptrdiff_t>(small_.count);
+  const bool again =
+      again_.load(std::memory_order_acquire) &&
+      std::any_of(small_.messages.begin(), end, [&](const auto& one) { return one.peer == rank; });
   const bool stuck = peer.everything != nullptr && Clock::now() - peer.at > kStuck &&
                      !driver_->HasHappened(peer.everything.get());
-  return peer.calling || std::ranges::any_of(peer.native, [&](const auto& each) {
+  return peer.calling || again || std::ranges::any_of(peer.native, [&](const auto& each) {
            return each.second == nullptr ? stuck : !driver_->HasHappened(each.second.get());
          });
 }
@@ -511,7 +551,7 @@ Communicator::Trouble Communicator::Failure() {
   LookAfter(false);
   if (segment_ == nullptr || !failure_.why.empty()) return failure_;
   for (const auto& [rank, peer] : watched_) {
-    if (!peer.gone.empty() && WaitsFor(peer)) return {.why = peer.gone};
+    if (!peer.gone.empty() && WaitsFor(rank, peer)) return {.why = peer.gone};
   }
   return {};
 }

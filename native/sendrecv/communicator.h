@@ -84,6 +84,9 @@ class Communicator {
   // waits.
   bool Close();
 
+  // A peer has still to receive what was sent to it by copy engines, and may.
+  bool HasSent();
+
   // Somebody is gone, or it has failed: noticed by the watcher, or whoever asked.
   bool troubled() const { return troubled_.load(std::memory_order_relaxed); }
   // Before a call of NCCL with messages to or from the peer.
@@ -97,6 +100,29 @@ class Communicator {
   // So that it is known when all is over. An event behind each small message of NCCL's would make
   // it a third slower: one in a while is recorded, behind all before it.
   void Enqueued(const Part& part);
+
+  // A group of small messages alone, in one stream. When one like it comes again at once, which is
+  // what programs do that send small ones, nothing of it has to be looked up.
+  struct SmallGroup {
+    static constexpr size_t kMost = 16;
+    struct One {
+      int peer = 0;
+      Role role = Role::kSender;
+      uint64_t below = 0;      // bytes that are small
+      LaneEnd* end = nullptr;  // null: there is no lane yet, or never will be
+    };
+    std::array<One, kMost> messages;
+    size_t count = 0;
+    Stream stream = nullptr;
+    Clock::time_point until;
+  };
+  // The last one; of no message where it is not known any more.
+  const SmallGroup& small() const { return small_; }
+  // Behind Enqueued, which forgets it.
+  void Remember(const SmallGroup& group);
+  // Instead of BeginNative and Enqueued, for one like the last.
+  void BeginAgain() { again_.store(true, std::memory_order_release); }
+  void EnqueuedAgain() { again_.store(false, std::memory_order_release); }
 
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
@@ -124,13 +150,14 @@ class Communicator {
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
   bool EverythingIsOver();
+  bool HasSent(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
   // An event, which is used again when nobody asks for it any more.
   using Moment = std::shared_ptr<void>;
   struct Watched;
   bool HasGone(const Watched& peer, bool processes, std::string* why);
   void LookAfter(bool processes);
-  bool WaitsFor(const Watched& peer);
+  bool WaitsFor(int rank, const Watched& peer);
   Moment NewMoment();
   void Fail(const std::string& why, nccl::Result result);
 
@@ -158,7 +185,9 @@ class Communicator {
     Clock::time_point at;
   };
   std::map<Stream, Used> used_;
-  bool lost_ = false;  // nobody knows when all is over: nothing is given back
+  SmallGroup small_;
+  std::atomic<bool> again_ = false;  // NCCL is called with messages of it
+  bool lost_ = false;                // nobody knows when all is over: nothing is given back
   // A peer that was met.
   struct Watched {
     size_t place = 0;

@@ -11,7 +11,8 @@ Verdict FirstDecides(Role role, const Circumstances& circumstances, const Policy
   if (!circumstances.possible) return Verdict::kNative;
   if (policy.fifo) return Verdict::kFifo;
   if (role == Role::kReceiver) return Verdict::kPush;
-  return MayWait(circumstances, policy) ? Verdict::kPull : Verdict::kNative;
+  if (MayWait(circumstances, policy)) return Verdict::kPull;
+  return circumstances.staging ? Verdict::kFetch : Verdict::kNative;
 }
 
 Sending HowToSend(bool ready, const Circumstances& circumstances, const Policy& policy) {

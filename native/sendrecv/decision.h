@@ -18,6 +18,8 @@ struct Circumstances {
   bool possible = false;
   // The group receives as well, so that it is over only when its peers have done their part.
   bool group_receives = false;
+  // The peer reaches the sender's staging memory, too.
+  bool staging = false;
 };
 
 struct Policy {

@@ -54,18 +54,22 @@ class BatchWork {
     // As CUDA lets a caller wait whose queue is full.
     while (!end.HasRoom()) surroundings_.pause();
     if (end.broken()) return FailByPeer(message);
-    const Circumstances circumstances = {
-        .bytes = message.bytes, .possible = message.possible, .group_receives = receives_};
-    if (end.role() == Role::kSender) LookForReceiver(message, circumstances);
-    const bool ready = end.Ready();
+    Telling telling;
+    telling.circumstances = {.bytes = message.bytes,
+                             .possible = message.possible,
+                             .group_receives = receives_,
+                             .staging = false};
+    telling.place = {.allocation = message.allocation, .offset = message.offset};
+    const Verdict verdict = end.role() == Role::kSender ? LookForReceiver(message, &telling)
+                                                        : First(message, telling.circumstances);
+    telling.ready = end.Ready();
     const Arrived arrived =
-        end.Arrive(message.bytes, message.allocation, message.offset,
-                   FirstDecides(end.role(), circumstances, surroundings_.policy));
+        end.Arrive(message.bytes, telling.place.allocation, telling.place.offset, verdict);
     ways_[index].first = arrived.first;
     if (!arrived.first && arrived.verdict != Verdict::kClosed && !Agrees(message, arrived)) {
       return false;
     }
-    return Follow(index, arrived, circumstances, ready);
+    return Follow(index, arrived, std::move(telling));
   }
 
  private:
@@ -79,15 +83,44 @@ class BatchWork {
     return Fail(message, "the communicator has failed");
   }
 
+  // What is known of a message as it is told of.
+  struct Telling {
+    Circumstances circumstances;
+    bool ready = false;                 // the receiver's stream was there already
+    Place place;                        // where the peer may copy from or to
+    std::optional<Staging::Room> room;  // that is taken for it
+  };
+
+  Verdict First(const Message& message, const Circumstances& circumstances) const {
+    return FirstDecides(message.port->end->role(), circumstances, surroundings_.policy);
+  }
+
   // A GPU has one copy engine for all its peers. What is pulled from here is the work of the
   // receiver's, which may have to push as well, while this one's has nothing to do: so a sender
   // waits for its receiver as long as that would cost.
-  void LookForReceiver(const Message& message, const Circumstances& circumstances) {
-    const bool pulled =
-        FirstDecides(Role::kSender, circumstances, surroundings_.policy) == Verdict::kPull;
-    const uint64_t bytes = pulled && !message.port->nearby ? message.bytes : 0;
-    while (!message.port->end->Told() && surroundings_.moment(bytes)) {
+  Verdict LookForReceiver(const Message& message, Telling* telling) {
+    Circumstances& circumstances = telling->circumstances;
+    const LaneEnd& end = *message.port->end;
+    std::optional<Place> staging;
+    if (First(message, circumstances) == Verdict::kNative && circumstances.possible) {
+      staging = message.port->staging_place();
+      circumstances.staging = staging.has_value();
     }
+    const Verdict verdict = First(message, circumstances);
+    const bool pulled = verdict == Verdict::kPull || verdict == Verdict::kFetch;
+    const uint64_t bytes = pulled && !message.port->nearby ? message.bytes : 0;
+    while (!end.Told() && surroundings_.moment(bytes)) {
+    }
+    if (!staging || verdict != Verdict::kFetch || end.Told()) return verdict;
+    Staging& memory = *message.port->staging();
+    Flag& done = end.memory().Of(end.next()).done;
+    const std::optional<Staging::Room> room =
+        memory.Take(message.bytes, done, FlagValue(end.next()));
+    if (!room) return Verdict::kNative;
+    telling->room = room;
+    telling->place = {.allocation = staging->allocation,
+                      .offset = staging->offset + (room->at - memory.base())};
+    return verdict;
   }
 
   // A slot is free when what had it is over, which nothing of this group is before it is enqueued.
@@ -125,8 +158,7 @@ class BatchWork {
     return Fail(message, differs);
   }
 
-  bool Follow(size_t index, const Arrived& arrived, const Circumstances& circumstances,
-              bool ready) {
+  bool Follow(size_t index, const Arrived& arrived, Telling telling) {
     if (arrived.verdict == Verdict::kNative || arrived.verdict == Verdict::kClosed) {
       native_.push_back(index);
       return true;
@@ -141,23 +173,24 @@ class BatchWork {
                  .before = {},
                  .bytes = message.bytes,
                  .piece = surroundings_.policy.piece,
-                 .there = ready,
+                 .there = telling.ready,
                  .chunks = {}};
     if (arrived.verdict == Verdict::kFifo) return Pass(message, index, std::move(part));
     const bool pushed = arrived.verdict == Verdict::kPush;
     ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
-    if (!arrived.first && pushed &&
-        HowToSend(ready, circumstances, surroundings_.policy) == Sending::kStaged) {
-      Staging* const staging = message.port->staging();
-      std::optional<Staging::Room> room;
-      if (staging != nullptr) room = staging->Take(message.bytes, slot.done, part.value);
-      if (room) {
-        part.kind = Part::Kind::kStaged;
-        part.staging = room->at;
-        part.before = std::move(room->before);
-        ways_[index].path = Path::kStaged;
-      }
+    const bool leaves = arrived.first && arrived.verdict == Verdict::kFetch;
+    const bool stages =
+        !arrived.first && pushed &&
+        HowToSend(telling.ready, telling.circumstances, surroundings_.policy) == Sending::kStaged;
+    Staging* const staging = stages && !telling.room ? message.port->staging() : nullptr;
+    if (staging != nullptr) telling.room = staging->Take(message.bytes, slot.done, part.value);
+    if (telling.room && (leaves || stages)) {
+      part.kind = leaves ? Part::Kind::kLeft : Part::Kind::kStaged;
+      if (leaves) part.from = message.address;
+      part.staging = telling.room->at;
+      part.before = std::move(telling.room->before);
+      ways_[index].path = Path::kStaged;
     }
     parts_.push_back(std::move(part));
     return true;

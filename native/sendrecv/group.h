@@ -24,11 +24,19 @@ namespace nccltune::sendrecv {
 // Where this process finds an allocation of its peer; 0: it cannot reach it.
 using Resolve = std::function<DeviceAddress(uint64_t allocation, uint64_t offset)>;
 
+// An address as the peer knows it.
+struct Place {
+  uint64_t allocation = 0;
+  uint64_t offset = 0;
+};
+
 // One end of a lane with what belongs to it on this side.
 struct Port {
   LaneEnd* end = nullptr;
   // Of a sender, made when it is first needed; null: there is none.
   std::function<Staging*()> staging;
+  // Its first byte, if the peer reaches it by now.
+  std::function<std::optional<Place>()> staging_place;
   // The receiver's buffer; null: it cannot be reached.
   std::function<Fifo*()> fifo;
   // Of our own, for copies beside the application's. Made when they are first needed.

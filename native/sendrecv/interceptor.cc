@@ -32,8 +32,10 @@ namespace {
 
 using Shared = std::shared_ptr<Communicator>;
 
-// As long as a communicator that is destroyed may take to end what it began.
+// As long as a communicator that is destroyed may take to end what it began; and where peers have
+// still to receive what was sent, which NCCL would have in their memory already.
 constexpr auto kFarewell = std::chrono::seconds(1);
+constexpr auto kLongFarewell = std::chrono::seconds(30);
 
 bool IsSet(const char* name, const char* value) {
   const char* set = std::getenv(name);
@@ -188,30 +190,30 @@ class SendRecv final : public Interceptor {
 
   nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {
-    const Call call = {.role = Role::kSender,
-                       .buffer = const_cast<void*>(buffer),
-                       .count = count,
-                       .type = type,
-                       .peer = peer,
-                       .comm = comm,
-                       .stream = stream,
-                       .communicator = Find(comm)};
+    Call call = {.role = Role::kSender,
+                 .buffer = const_cast<void*>(buffer),
+                 .count = count,
+                 .type = type,
+                 .peer = peer,
+                 .comm = comm,
+                 .stream = stream,
+                 .communicator = Find(comm)};
     if (IsNccls(call)) return native().Send(buffer, count, type, peer, comm, stream);
-    return Take(call);
+    return Take(std::move(call));
   }
 
   nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                     nccl::Stream stream) override {
-    const Call call = {.role = Role::kReceiver,
-                       .buffer = buffer,
-                       .count = count,
-                       .type = type,
-                       .peer = peer,
-                       .comm = comm,
-                       .stream = stream,
-                       .communicator = Find(comm)};
+    Call call = {.role = Role::kReceiver,
+                 .buffer = buffer,
+                 .count = count,
+                 .type = type,
+                 .peer = peer,
+                 .comm = comm,
+                 .stream = stream,
+                 .communicator = Find(comm)};
     if (IsNccls(call)) return native().Recv(buffer, count, type, peer, comm, stream);
-    return Take(call);
+    return Take(std::move(call));
   }
 
  private:
@@ -314,12 +316,12 @@ class SendRecv final : public Interceptor {
     return !ours;
   }
 
-  nccl::Result Take(const Call& call) {
+  nccl::Result Take(Call&& call) {
     OpenGroup& open = OpenGroup::OfThread();
     if (open.depth == 0) {
-      return RunCalls({.calls = {call}, .grouped = false, .others = false}, native());
+      return RunCalls({.calls = {std::move(call)}, .grouped = false, .others = false}, native());
     }
-    open.calls.calls.push_back(call);
+    open.calls.calls.push_back(std::move(call));
     return abi::kSuccess;
   }
 
@@ -331,10 +333,18 @@ class SendRecv final : public Interceptor {
 
   // Gives back what has ended. The rest is asked again when the next one ends.
   void Visit(std::chrono::milliseconds patience) {
-    const auto until = std::chrono::steady_clock::now() + patience;
-    while (!VisitOnce() && std::chrono::steady_clock::now() < until) {
+    const auto began = std::chrono::steady_clock::now();
+    while (!VisitOnce()) {
+      const auto waited = std::chrono::steady_clock::now() - began;
+      const bool more = patience.count() != 0 && waited < kLongFarewell && HaveSent();
+      if (waited >= patience && !more) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+  }
+
+  bool HaveSent() {
+    const std::shared_lock lock(mutex_);
+    return std::ranges::any_of(ended_, [](const Shared& each) { return each->HasSent(); });
   }
 
   bool VisitOnce() {

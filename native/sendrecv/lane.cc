@@ -35,6 +35,15 @@ bool HasOpen(const LaneMemory& lane) {
   return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
 }
 
+bool HasSent(const LaneMemory& lane) {
+  return std::ranges::any_of(lane.slots, [](const Slot& slot) {
+    const Word word = Word::Of(slot.word.load());
+    const bool first = word.verdict == Verdict::kPull || word.verdict == Verdict::kFetch;
+    const bool second = word.verdict == Verdict::kPush && word.met;
+    return (first || second) && !IsOver(slot);
+  });
+}
+
 std::string Disagreement(uint64_t number, const Half& sent, const Half& received) {
   const std::string which = "message " + std::to_string(number) + " ";
   if (sent.bytes != received.bytes) {

@@ -24,6 +24,7 @@ enum class Verdict : uint8_t {
   kNative,  // NCCL carries it
   kPush,    // the receiver was first: the sender copies
   kPull,    // the sender was first: the receiver copies
+  kFetch,   // so it was, and must not wait: the receiver copies what it has left
   kClosed,  // NCCL carries it and all behind it, without slots
   kFifo,    // through a buffer of the receiver
 };
@@ -83,6 +84,8 @@ struct LaneMemory {
 
 // Some message has been told of by one side at least, and is not over.
 bool HasOpen(const LaneMemory& lane);
+// The sender has told of some message for a copy engine that is not over.
+bool HasSent(const LaneMemory& lane);
 // What was found that both do not agree in; empty: nothing.
 std::string FindDisagreement(const LaneMemory& lane);
 
@@ -110,7 +113,9 @@ class LaneEnd {
   // its own: in groups that are alike on both sides, or never.
   bool IsFresh() const { return numbers_ == 0; }
 
-  // The next message is about to be told of: its slot is free. False: the peer is a whole ring of
+  // Of the next message.
+  uint64_t next() const { return numbers_ + 1; }
+  // It is about to be told of: its slot is free. False: the peer is a whole ring of
   // messages behind, or its GPU is.
   bool HasRoom() const;
   // Whether the other has told of it already.
@@ -134,7 +139,6 @@ class LaneEnd {
   bool broken() const { return memory_.broken.load() != 0; }
 
  private:
-  uint64_t next() const { return numbers_ + 1; }
   Slot& NextSlot() const { return memory_.Of(next()); }
 
   LaneMemory& memory_;

@@ -19,6 +19,9 @@ Operation Copy(size_t stream, DeviceAddress to, DeviceAddress from, uint64_t byt
 }
 
 bool Is(const Part& part, Part::Kind kind) { return part.kind == kind; }
+bool IsStaged(const Part& part) {
+  return Is(part, Part::Kind::kStaged) || Is(part, Part::Kind::kLeft);
+}
 
 // Builds one plan.
 class Planner {
@@ -29,7 +32,7 @@ class Planner {
     bool several = false;
     for (const Part& part : parts) {
       if (Is(part, Part::Kind::kAwait)) continue;
-      several = several || Is(part, Part::Kind::kStaged) || !part.chunks.empty();
+      several = several || IsStaged(part) || !part.chunks.empty();
       if (std::ranges::count(lanes, part.lane) == 0) lanes.push_back(part.lane);
     }
     // One lane alone needs no stream of its own: what is behind it waits for peers only, who have
@@ -43,7 +46,7 @@ class Planner {
     }
     for (const Part& part : parts_) {
       if (Is(part, Part::Kind::kCopy)) Send(part, here_ ? 0 : Forked(part.lane), part.from);
-      if (Is(part, Part::Kind::kStaged)) SendStaged(part);
+      if (IsStaged(part)) SendStaged(part);
       if (!part.chunks.empty()) Pass(part);
     }
     for (size_t stream = 1; stream < plan_.streams.size(); ++stream) {
@@ -106,7 +109,9 @@ class Planner {
            .value = other.value});
     }
     Add(Copy(staging, part.staging, part.from, part.bytes));
+    if (Is(part, Part::Kind::kLeft)) Add(Write(staging, part, part.ready));
     Mark(staging);
+    if (Is(part, Part::Kind::kLeft)) return;
     size_t stream = 0;
     Find({.lane = part.lane, .kind = PlanStream::kToPeer}, &stream);
     AddFork(stream, staging);

@@ -23,6 +23,7 @@ struct Part {
     kAwait,   // [ready] and wait for `done`: the other copies
     kCopy,    // wait for `ready`, copy, `done`
     kStaged,  // copy to `staging` and go on; what kCopy does, from there, beside
+    kLeft,    // copy to `staging`, `ready`, and go on: the other copies from there
     kFill,    // copy `from` to the slots of `chunks`
     kEmpty,   // and out of them `to` the memory of the message
   };

@@ -29,6 +29,8 @@ class Staging {
     std::vector<Before> before;  // whose bytes must be there first
   };
 
+  DeviceAddress base() const { return base_; }
+
   // Room for a message until `done` reaches `value`; nothing where it is larger than all of it.
   std::optional<Room> Take(uint64_t bytes, Flag& done, uint32_t value);
 

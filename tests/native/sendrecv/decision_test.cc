@@ -13,6 +13,8 @@ constexpr Circumstances kSmallAlone = {
     .bytes = 64 * kMiB, .possible = true, .group_receives = false};
 constexpr Circumstances kLargeAlone = {
     .bytes = 64 * kMiB + 1, .possible = true, .group_receives = false};
+constexpr Circumstances kStagingInReach = {
+    .bytes = 64 * kMiB, .possible = true, .group_receives = false, .staging = true};
 constexpr Circumstances kInGroup = {.bytes = kMiB, .possible = true, .group_receives = true};
 constexpr Circumstances kImpossible = {
     .bytes = 512 * kMiB, .possible = false, .group_receives = true};
@@ -28,6 +30,14 @@ TEST(Decision, ASenderThatIsFirstHasItPulledWhereItMayWait) {
   EXPECT_EQ(FirstDecides(Role::kSender, kInGroup, kPolicy), Verdict::kPull);
   EXPECT_EQ(FirstDecides(Role::kSender, kSmallAlone, kPolicy), Verdict::kNative);
   EXPECT_EQ(FirstDecides(Role::kSender, kSmallAlone, kLoose), Verdict::kPull);
+}
+
+TEST(Decision, ASenderThatIsFirstLeavesWhatThePeerCanFetch) {
+  EXPECT_EQ(FirstDecides(Role::kSender, kStagingInReach, kPolicy), Verdict::kFetch);
+  EXPECT_EQ(FirstDecides(Role::kSender, kStagingInReach, kLoose), Verdict::kPull);
+  Circumstances impossible = kStagingInReach;
+  impossible.possible = false;
+  EXPECT_EQ(FirstDecides(Role::kSender, impossible, kPolicy), Verdict::kNative);
 }
 
 TEST(Decision, WhatIsNotPossibleIsNative) {

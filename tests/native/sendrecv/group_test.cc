@@ -59,6 +59,19 @@ TEST(Group, OneMessage) {
   }
 }
 
+// The staging memory is in the peer's reach from the second time on.
+TEST(Group, WhatIsSentAheadIsFetched) {
+  const std::vector<Sent> messages(5, {0, 0, 1, kSmall});
+  std::vector<std::vector<Step>> steps(2);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    steps[0].push_back(One(kSend, i));
+    steps[1].push_back(One(kReceive, i));
+  }
+  const auto paths = RunOften(Of(2, messages, steps));
+  EXPECT_GT(paths.at(Path::kPulled), 100U);
+  EXPECT_GE(paths.at(Path::kStaged), paths.at(Path::kPulled));
+}
+
 TEST(Group, ARing) {
   const std::vector<Sent> messages = {{0, 0, 1, kSmall}, {0, 1, 2, kSmall}, {0, 2, 0, kLarge}};
   std::vector<std::vector<Step>> steps;

@@ -23,8 +23,8 @@ struct Pair {
 
 TEST(Lane, AWordKeepsWhatItIsMadeOf) {
   for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) {
-    for (const Verdict verdict :
-         {Verdict::kNative, Verdict::kPush, Verdict::kPull, Verdict::kClosed, Verdict::kFifo}) {
+    for (const Verdict verdict : {Verdict::kNative, Verdict::kPush, Verdict::kPull, Verdict::kFetch,
+                                  Verdict::kClosed, Verdict::kFifo}) {
       for (const bool met : {false, true}) {
         const Word word = {.number = number, .verdict = verdict, .met = met};
         const Word again = Word::Of(word.Packed());
@@ -113,6 +113,25 @@ TEST(Lane, ASlotIsUsedAgainWhenItsMessageIsOver) {
   EXPECT_FALSE(pair.receiver.HasRoom());
   pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
   EXPECT_TRUE(pair.receiver.HasRoom());
+}
+
+TEST(Lane, KnowsWhatIsSentAndNotOver) {
+  Pair pair;
+  EXPECT_FALSE(HasSent(*pair.memory));
+  for (const Verdict verdict : {Verdict::kFetch, Verdict::kPull}) {
+    const uint64_t number = pair.sender.Arrive(kLongest, 7, 0, verdict).number;
+    EXPECT_TRUE(HasSent(*pair.memory));
+    pair.receiver.Arrive(kLongest, 0, 0, Verdict::kNative);
+    EXPECT_TRUE(HasSent(*pair.memory)) << "told of is not copied";
+    pair.memory->Of(number).done.store(FlagValue(number));
+    EXPECT_FALSE(HasSent(*pair.memory));
+  }
+  const uint64_t number = pair.receiver.Arrive(kLongest, 7, 0, Verdict::kPush).number;
+  EXPECT_FALSE(HasSent(*pair.memory)) << "it may never be";
+  pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative);
+  EXPECT_TRUE(HasSent(*pair.memory));
+  pair.memory->Of(number).done.store(FlagValue(number));
+  EXPECT_FALSE(HasSent(*pair.memory));
 }
 
 TEST(Lane, BreakingEndsEveryWait) {

@@ -147,6 +147,13 @@ TEST_F(PlanTest, WhatIsStagedWaitsForItsPlace) {
             "2:after1 2:?ready1 2:copy3001>1001 2:=done1");
 }
 
+TEST_F(PlanTest, WhatIsLeftForThePeerIsToldOfBehindItsCopy) {
+  Part part = Of(Part::Kind::kLeft, 0, 1);
+  part.before = {{&flags_[3].done, 3}};
+  EXPECT_EQ(Before({part}), "1:after0 1:?done3 1:copy2001>3001 1:=ready1 1:mark");
+  EXPECT_EQ(After({part}), "1:join");
+}
+
 TEST_F(PlanTest, ASendBehindAStagedOneIsWaitedForInItsOrder) {
   const std::vector<Part> parts = {Of(Part::Kind::kStaged, 0, 1), Of(Part::Kind::kCopy, 0, 2)};
   EXPECT_EQ(Before(parts),

@@ -15,6 +15,8 @@ namespace {
 constexpr uint64_t kStaging = 2 * kEagerLimit;
 constexpr uint64_t kLargest = 3 * kEagerLimit;
 constexpr uint64_t kPlace = kLargest;
+// The allocations of ranks are numbered from 1.
+constexpr uint64_t kStagingNumber = 1000;
 constexpr FifoSettings kFifo = {
     .buffer = 900, .steps = 3, .channels = 2, .chunk = 150, .least = kEagerLimit};
 
@@ -196,13 +198,21 @@ class World {
       lane->fifos[static_cast<size_t>(role)] = std::make_unique<Fifo>(kFifo, slots);
       port.fifo = [fifo = lane->fifos[static_cast<size_t>(role)].get()] { return fifo; };
       const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
-      port.resolve = [base, peer](uint64_t allocation, uint64_t offset) {
-        return allocation == peer + 1 ? base + offset : 0;
-      };
       if (role == Role::kSender) {
         lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
         port.staging = [staging = lane->staging.get()] { return staging; };
+        // The peer has not mapped it when it is first asked for.
+        port.staging_place = [asked = false]() mutable -> std::optional<sendrecv::Place> {
+          if (!std::exchange(asked, true)) return std::nullopt;
+          return sendrecv::Place{.allocation = kStagingNumber, .offset = 0};
+        };
       }
+      const DeviceAddress staging =
+          role == Role::kReceiver ? driver.Import(*drivers_[peer], lane->staging->base()) : 0;
+      port.resolve = [base, peer, staging](uint64_t allocation, uint64_t offset) {
+        if (allocation == kStagingNumber) return staging + offset;
+        return allocation == peer + 1 ? base + offset : 0;
+      };
     }
   }
 

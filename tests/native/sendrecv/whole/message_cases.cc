@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -68,9 +69,47 @@ TEST(Exchange, WithARefusal) {
       result = Exchange(pair, round, rank, 1 - rank, comm, stream);
     }
     std::printf("rank %d: %s\n", rank, result == kNcclSuccess ? "all" : "error");
-    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
-    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    const auto over = [&] { return cuStreamQuery(stream) != kNotReady; };
+    if (result == kNcclSuccess) {
+      // Nobody is given up who has not received yet what is already sent.
+      EXPECT_TRUE(Soon(over));
+      two.Meet();
+      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    } else {
+      EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+      EXPECT_TRUE(Soon(over));
+      two.Meet();
+    }
     two.Meet();
+  });
+}
+
+// Sends that end before they are received, and whose rank leaves then.
+TEST(Exchange, SendsThatAreReceivedLate) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    constexpr int kLast = kWarm + 2;
+    for (int round = 0; round <= kLast; ++round) {
+      if (rank == 0) {
+        ASSERT_EQ(cuMemcpyHtoD_v2(pair.from, Pattern(kBytes, round).data(), kBytes), kCudaSuccess);
+        ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
+        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+        ASSERT_EQ(cuMemsetD8_v2(pair.from, 0xDD, kBytes), kCudaSuccess);
+      }
+      two.Meet();
+      if (rank == 1) {
+        // Longer than a communicator takes to end in other cases.
+        if (round == kLast) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
+        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+        EXPECT_EQ(Fetch(pair.to, kBytes), Pattern(kBytes, round)) << round;
+      }
+      if (round != kLast) two.Meet();
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }
 
