@@ -6,8 +6,8 @@
 //   nvcc -O2 -std=c++17 -o copy_engine_facts benchmarks/copy_engine_facts.cu -lcuda
 //   ./copy_engine_facts; CUDA_DEVICE_MAX_CONNECTIONS=1 ./copy_engine_facts queues
 //
-// One process with two GPUs (`queues`, `calls` and `graphs` do with one); `handles` and `processes`
-// are two processes. Each line names what was measured, medians of several rounds.
+// One process with two GPUs (`queues`, `calls`, `graphs` and `local` do with one); `handles` and
+// `processes` are two processes. Each line names what was measured, medians of several rounds.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
@@ -866,6 +866,43 @@ void Processes() {
   Party(new (memory) Meeting()).Run();
 }
 
+// A copy within one GPU: as CUDA does it, and with the wish that it leaves the SMs alone.
+void Local(const Machine& machine) {
+  machine.On(0);
+  const auto at = [](char* address) { return reinterpret_cast<CUdeviceptr>(address); };
+  const auto copy = [&](size_t bytes, cudaStream_t stream) {
+    CHECK(cuMemcpyDtoDAsync(at(machine.gpu[0].in), at(machine.gpu[0].out), bytes, stream));
+  };
+  const auto beside = [&](size_t bytes, cudaStream_t stream) {
+    CUdeviceptr to = at(machine.gpu[0].in);
+    CUdeviceptr from = at(machine.gpu[0].out);
+    CUmemcpyAttributes attributes = {};
+    attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+    attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+    size_t first = 0;
+    CHECK(cuMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, stream));
+  };
+  using Way = std::function<void(size_t, cudaStream_t)>;
+  for (const auto& [name, way] : {std::pair<const char*, Way>{"plain", copy}, {"beside", beside}}) {
+    std::printf("local, %s, us:", name);
+    for (const size_t mib : {1, 4, 16, 64, 256}) {
+      const cudaStream_t stream = machine.gpu[0].streams[0];
+      const double rate = Rate(machine, 1.0, [&] { way(mib * kMiB, stream); });
+      std::printf(" %zu MiB %.1f,", mib, 1e-3 / rate);
+    }
+    int sms = 0;
+    CHECK(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
+    Busy<<<sms * 2, 1024, 0, machine.gpu[0].streams[7]>>>(300'000'000ULL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const auto start = Clock::now();
+    way(64 * kMiB, machine.gpu[0].streams[1]);
+    const bool done = DoneIn(machine.gpu[0].streams[1], 0.2);
+    std::printf(" 64 MiB while a kernel keeps every SM: %s after %.1f ms\n", done ? "done" : "NOT done",
+                Seconds(start) * 1e3);
+    machine.Wait();
+  }
+}
+
 // Whether stream memory operations and copies can be captured, and what a graph of them costs: two
 // graphs that exchange in turn by flags that whoever waited for them resets.
 void Graphs(const Machine& machine) {
@@ -953,7 +990,8 @@ int main(int count, char** words) {
   }
   CHECK(cuInit(0));
   const Machine machine;
-  if (machine.gpus < 2 && what != "queues" && what != "calls" && what != "graphs") {
+  if (machine.gpus < 2 && what != "queues" && what != "calls" && what != "graphs" &&
+      what != "local") {
     std::fprintf(stderr, "two GPUs are needed for: %s\n", what.c_str());
     return 1;
   }
@@ -966,5 +1004,6 @@ int main(int count, char** words) {
   if (what == "all" || what == "blocked") Blocked(machine);
   if (what == "all" || what == "calls") Calls(machine);
   if (what == "all" || what == "graphs") Graphs(machine);
+  if (what == "all" || what == "local") Local(machine);
   return 0;
 }

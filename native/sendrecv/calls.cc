@@ -16,6 +16,7 @@
 #include "sendrecv/counts.h"
 #include "sendrecv/ranges.h"
 #include "sendrecv/say.h"
+#include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
 namespace {
@@ -206,9 +207,33 @@ class Run {
         continue;
       }
       const auto peer = std::pair(&communicator, call.peer);
-      if (Add(&looked, peer) + 1 == looked.size()) communicator.LookAt(call.peer);
+      if (Add(&looked, peer) + 1 == looked.size()) {
+        communicator.LookAt(call.peer, [this] { return IsQuiet(); });
+      }
       batches_[batch].messages.push_back(MessageOf(call, port, turn, batch));
     }
+    others_.clear();
+  }
+
+  // Nothing that this process's communicators have begun is under way, nor is begun while peers are
+  // looked at.
+  bool IsQuiet() {
+    std::vector<Stream> streams;
+    for (const Call& call : group_.calls) Add<Stream>(&streams, call.stream);
+    for (const std::shared_ptr<Communicator>& each : Watcher::Get().All()) {
+      const bool held = std::ranges::find(communicators_, each.get()) != communicators_.end();
+      if (held) continue;
+      const bool known = std::ranges::any_of(
+          others_, [&](const auto& other) { return other.communicator == each; });
+      if (known) continue;
+      std::unique_lock lock(each->mutex(), std::try_to_lock);
+      if (!lock.owns_lock()) return false;
+      others_.push_back({.communicator = each, .lock = std::move(lock)});
+    }
+    return std::ranges::all_of(communicators_,
+                               [&](Communicator* each) { return each->IsQuiet(streams); }) &&
+           std::ranges::all_of(
+               others_, [&](const Other& each) { return each.communicator->IsQuiet(streams); });
   }
 
   size_t BatchOf(const Call& call) {
@@ -429,8 +454,15 @@ class Run {
     return result;
   }
 
+  // Of the process, not of the group, and kept from being called.
+  struct Other {
+    std::shared_ptr<Communicator> communicator;
+    std::unique_lock<std::mutex> lock;
+  };
+
   const CallGroup& group_;
   const Native& native_;
+  std::vector<Other> others_;
   std::vector<Communicator*> communicators_;
   std::vector<Batch> batches_;
   std::vector<Communicator*> owners_;           // by batch

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -32,6 +33,10 @@ uint64_t AgreementOf(const Options& options) {
 constexpr auto kEventEvery = std::chrono::milliseconds(1);
 // What a peer did last before it was gone may be over here a moment later than there.
 constexpr auto kGrace = std::chrono::seconds(1);
+// Messages of NCCL's that no event is behind are over after this time, or their stream is not used
+// any more.
+constexpr auto kForgotten = std::chrono::seconds(10);
+constexpr int kLooks = 10;
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
 constexpr auto kStuck = std::chrono::seconds(5);
 
@@ -288,8 +293,8 @@ Communicator::Checked Communicator::NextChecked(int peer, Role role) {
   return {.verifier = verifier_.get(), .sums = way.sums, .number = ++way.checked};
 }
 
-void Communicator::LookAt(int peer) {
-  peers_.at(peer)->imports.Look([this] { return EverythingIsOver(); });
+void Communicator::LookAt(int peer, const std::function<bool()>& quiet) {
+  peers_.at(peer)->imports.Look(quiet);
 }
 
 bool Communicator::IsInUse(uint64_t allocation) const {
@@ -366,6 +371,32 @@ bool Communicator::HasSent() {
          });
 }
 
+bool Communicator::IsQuiet(std::span<const Stream> streams) {
+  {
+    const std::scoped_lock lock(lanes_mutex_);
+    for (Stream stream : streams) {
+      if (IsUnknown(stream) && !driver_->Capturing(stream)) Mark(stream);
+    }
+    const auto now = Clock::now();
+    const bool unknown = std::ranges::any_of(used_, [&](const auto& each) {
+      return IsUnknown(each.first) && now - each.second.at < kForgotten;
+    });
+    if (unknown) return false;
+  }
+  // An event takes some microseconds in a stream that has nothing else to do.
+  for (int times = 0; times < kLooks; ++times) {
+    if (EverythingIsOver()) return true;
+  }
+  return false;
+}
+
+bool Communicator::IsUnknown(Stream stream) const {
+  return std::ranges::any_of(watched_, [&](const auto& each) {
+    const auto found = each.second.native.find(stream);
+    return found != each.second.native.end() && found->second == nullptr;
+  });
+}
+
 bool Communicator::EverythingIsOver() {
   const std::scoped_lock lock(lanes_mutex_);
   if (lost_) return false;
@@ -439,14 +470,19 @@ void Communicator::Enqueued(const Part& part) {
     for (auto& [rank, peer] : watched_) peer.native.erase(part.stream);
     return;
   }
+  Mark(part.stream);
+}
+
+void Communicator::Mark(Stream stream) {
+  small_.count = 0;
   Moment moment = NewMoment();
-  if (moment == nullptr || !driver_->Record(moment.get(), part.stream)) {
+  if (moment == nullptr || !driver_->Record(moment.get(), stream)) {
     lost_ = true;
     return;
   }
-  used_[part.stream] = {.moment = moment, .at = now};
+  used_[stream] = {.moment = moment, .at = Clock::now()};
   for (auto& [rank, peer] : watched_) {
-    const auto found = peer.native.find(part.stream);
+    const auto found = peer.native.find(stream);
     // Also of earlier groups, behind which no event is.
     if (found != peer.native.end() && found->second == nullptr) found->second = moment;
   }
@@ -530,6 +566,20 @@ void Communicator::Watch() {
       if (end.broken()) end.Release();
     }
   }
+}
+
+std::string Communicator::OpenWords() {
+  const std::scoped_lock lock(lanes_mutex_);
+  // Two communicators may have the same ranks.
+  std::ostringstream name;
+  name << "communicator " << std::hex << (ContentHash(key_) & 0xffff) << ", ";
+  std::string words;
+  for (const auto& [rank, peer] : watched_) {
+    for (const auto& [lane, lane_name] : peer.lanes) {
+      words += sendrecv::OpenWords(*lane, name.str() + lane_name);
+    }
+  }
+  return words;
 }
 
 // NCCL may wait for it for ever. Of a peer that is gone.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -72,8 +73,11 @@ class Communicator {
     uint64_t number = 0;
   };
   Checked NextChecked(int peer, Role role);
-  // Maps what the peer has offered meanwhile.
-  void LookAt(int peer);
+  // Maps what the peer has offered meanwhile. `quiet`: nothing of this process is under way.
+  void LookAt(int peer, const std::function<bool()>& quiet);
+  // Nothing of ours is under way, nor what NCCL carries. `streams`: those of the present calls,
+  // where events may be recorded.
+  bool IsQuiet(std::span<const Stream> streams);
   Found FindShare(int peer, DeviceAddress address, uint64_t bytes);
   // The buffer that messages to or from a peer go through.
   Found FindFifo(int peer, Role role);
@@ -128,6 +132,8 @@ class Communicator {
   void Break(const std::string& why);
   // From any thread. Ends what waits for peers whose processes have ended.
   void Watch();
+  // The messages that are not over, a line each. From any thread.
+  std::string OpenWords();
   // Why it is of no use any more. From any thread.
   struct Trouble {
     std::string why;  // empty: it is of use
@@ -149,7 +155,9 @@ class Communicator {
   std::unique_ptr<Peer> PeerAt(int rank, size_t place);
   Peer* FindPeer(int rank);
   int RankAt(size_t place);
+  // The same, but for messages of NCCL's that no event is behind.
   bool EverythingIsOver();
+  bool IsUnknown(Stream stream) const;
   bool HasSent(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
   // An event, which is used again when nobody asks for it any more.
@@ -159,6 +167,8 @@ class Communicator {
   void LookAfter(bool processes);
   bool WaitsFor(int rank, const Watched& peer);
   Moment NewMoment();
+  // An event behind all that is in the stream.
+  void Mark(Stream stream);
   void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;

@@ -396,7 +396,7 @@ Options ReadOptions(Mode mode) {
 
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
-  if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit(&SayCounts);
+  if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { SayCounts(""); });
   SayCountsAtSignal();
   return made;
 }

@@ -2,6 +2,8 @@
 #include "sendrecv/lane.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 namespace nccltune::sendrecv {
 namespace {
@@ -33,6 +35,41 @@ bool IsOver(const Slot& slot) {
 
 bool HasOpen(const LaneMemory& lane) {
   return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
+}
+
+std::string OpenWords(const LaneMemory& lane, std::string_view name) {
+  struct Known {
+    std::string_view what;
+    std::optional<Role> first;  // nothing: it may be either
+  };
+  constexpr std::array<Known, 6> kKnown = {{{"NCCL's", {}},
+                                            {"pushed", Role::kReceiver},
+                                            {"pulled", Role::kSender},
+                                            {"fetched", Role::kSender},
+                                            {"NCCL's from here on", {}},
+                                            {"through the buffer", {}}}};
+  std::string words;
+  for (const Slot& slot : lane.slots) {
+    const Word word = Word::Of(slot.word.load());
+    const auto verdict = static_cast<size_t>(word.verdict);
+    if (IsOver(slot) || verdict >= kKnown.size()) continue;
+    const auto& [what, first] = kKnown[verdict];
+    const Half& half = slot.halves[static_cast<size_t>(first.value_or(Role::kSender))];
+    words += std::string(name) + ": message " + std::to_string(word.number) + ", ";
+    if (first) words += std::to_string(half.bytes) + " bytes, ";
+    words += what;
+    if (word.met) {
+      words += ": sent and received";
+    } else if (first) {
+      words += *first == Role::kSender ? ": sent, not received" : ": received, not sent";
+    } else {
+      words += ": called on one side";
+    }
+    const uint32_t value = FlagValue(word.number);
+    if (Reached(slot.ready.load(), value)) words += ", the first stream is there";
+    words += '\n';
+  }
+  return words;
 }
 
 bool HasSent(const LaneMemory& lane) {

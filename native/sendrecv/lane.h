@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "sendrecv/driver.h"
 #include "sendrecv/fifo.h"
@@ -86,6 +87,9 @@ struct LaneMemory {
 bool HasOpen(const LaneMemory& lane);
 // The sender has told of some message for a copy engine that is not over.
 bool HasSent(const LaneMemory& lane);
+// Each message that is told of and not over, a line of its own behind `name`: who has told of it,
+// and how far it is.
+std::string OpenWords(const LaneMemory& lane, std::string_view name);
 // What was found that both do not agree in; empty: nothing.
 std::string FindDisagreement(const LaneMemory& lane);
 

@@ -27,10 +27,10 @@ void Ask(int /*signal*/) { g_asked.store(true); }
 
 }  // namespace
 
-void SayCounts() {
+void SayCounts(const std::string& more) {
   const std::string path = ReadPath(SettingId::kSendrecvStats);
   std::string words;
-  std::istringstream lines(TheCounts().Words());
+  std::istringstream lines(TheCounts().Words() + more);
   for (std::string line; std::getline(lines, line);) {
     words += "nccltune sendrecv: process " + std::to_string(getpid()) + ": " + line + "\n";
   }
@@ -60,8 +60,6 @@ void SayCountsAtSignal() {
   sigaction(number, &ours, nullptr);
 }
 
-void SayCountsIfAsked() {
-  if (g_asked.exchange(false)) SayCounts();
-}
+bool CountsAreAsked() { return g_asked.exchange(false); }
 
 }  // namespace nccltune::sendrecv

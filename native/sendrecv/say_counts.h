@@ -4,15 +4,17 @@
 #ifndef NCCLTUNE_SENDRECV_SAY_COUNTS_H_
 #define NCCLTUNE_SENDRECV_SAY_COUNTS_H_
 
+#include <string>
+
 namespace nccltune::sendrecv {
 
-// To the file of NCCLTUNE_SENDRECV_STATS, else to standard error.
-void SayCounts();
+// To the file of NCCLTUNE_SENDRECV_STATS, else to standard error; with these lines behind.
+void SayCounts(const std::string& more);
 
 // Handles the signal of NCCLTUNE_SENDRECV_SIGNAL, if there is one and nobody handles it.
 void SayCountsAtSignal();
-// And says them if it has come. Not for signal handlers.
-void SayCountsIfAsked();
+// It has come since this was last asked.
+bool CountsAreAsked();
 
 }  // namespace nccltune::sendrecv
 

@@ -65,7 +65,7 @@ struct Card {
 // Read by all; the first page of the file and on.
 struct SegmentMemory {
   // Another layout has another name, so that two releases of ours do not meet.
-  static constexpr uint32_t kLayout = 3;
+  static constexpr uint32_t kLayout = 4;
 
   std::atomic<uint32_t> places = 0;  // taken
   enum LaneState : uint32_t { kUntouched, kThere, kNever };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <string>
 #include <utility>
 
 #include "sendrecv/say_counts.h"
@@ -51,13 +52,22 @@ void Watcher::Remove(const std::shared_ptr<Communicator>& communicator) {
   thread_.join();
 }
 
+std::vector<std::shared_ptr<Communicator>> Watcher::All() {
+  const std::scoped_lock lock(mutex_);
+  return watched_;
+}
+
 void Watcher::Run() {
   std::unique_lock lock(mutex_);
   while (!watched_.empty()) {
     const auto watched = watched_;
     lock.unlock();
     for (const auto& each : watched) each->Watch();
-    SayCountsIfAsked();
+    if (CountsAreAsked()) {
+      std::string open;
+      for (const auto& each : watched) open += each->OpenWords();
+      SayCounts(open);
+    }
     lock.lock();
     changed_.wait_for(lock, kEvery, [&] { return watched_.empty(); });
   }

@@ -24,6 +24,9 @@ class Watcher {
   // The thread ends with the last one.
   void Remove(const std::shared_ptr<Communicator>& communicator);
 
+  // All of the process.
+  std::vector<std::shared_ptr<Communicator>> All();
+
  private:
   void Run();
 

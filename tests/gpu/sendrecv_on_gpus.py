@@ -61,6 +61,8 @@ def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, 
         "NCCLTUNE_SENDRECV_FROM": "256K",
         "NCCLTUNE_SENDRECV_EAGER": "1M",
         "NCCLTUNE_SENDRECV_STATS": str(stats),
+        # A program that hangs asks its ranks what they wait for.
+        "NCCLTUNE_SENDRECV_SIGNAL": "USR1",
     }
     if args.native:
         ours = {}
@@ -99,7 +101,8 @@ def run(
             status, said = done.returncode, done.stdout + done.stderr
         except subprocess.TimeoutExpired as late:
             status, said = None, f"not over after {SECONDS} s: {late.stdout!r} {late.stderr!r}"
-        counts = COUNT.findall(stats.read_text() if stats.exists() else "")
+        text = stats.read_text() if stats.exists() else ""
+        counts = COUNT.findall(text)
     with lock:
         total.programs += 1
         for name, messages, size in counts:
@@ -110,7 +113,9 @@ def run(
         if told := TOLD.search(said):
             total.told_s.append(float(told[1]))
         if status != 0 or "well" not in said:
-            total.wrong.append(f"seed {seed} {' '.join(how)}: exit {status}\n{said[-3000:]}")
+            open_messages = [line for line in text.splitlines() if ": communicator " in line]
+            words = "\n".join([*open_messages, said[-6000:]])
+            total.wrong.append(f"seed {seed} {' '.join(how)}: exit {status}\n{words}")
 
 
 def until_done(args: argparse.Namespace, total: Sum) -> None:

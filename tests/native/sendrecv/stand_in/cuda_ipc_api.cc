@@ -81,8 +81,10 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pointer, CUipcMemHandle in, unsigned
   return *pointer == 0 ? kOutOfMemory : kCudaSuccess;
 }
 
+// Waits for all streams, as CUDA does (driver 580).
 CUresult cuIpcCloseMemHandle(CUdeviceptr pointer) {
-  SOFT_ENTER();
+  SOFT_ENTER_CONTEXT();
+  SynchronizeContext(*Current());
   return Memory::Get().DropReference(pointer) ? kCudaSuccess : kInvalidValue;
 }
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -113,6 +114,30 @@ TEST(Exchange, SendsThatAreReceivedLate) {
   });
 }
 
+// What rank 1 waits for is asked of both.
+TEST(Exchange, AReceiveThatIsAskedAbout) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, pair, rank, comm, stream));
+    if (rank == 1) {
+      ASSERT_EQ(Receive(pair.to, kBytes, 0, comm, stream), kNcclSuccess);
+    }
+    two.Meet();
+    ASSERT_EQ(raise(SIGUSR1), 0);
+    // The library's thread looks five times a second.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    two.Meet();
+    if (rank == 0) {
+      ASSERT_EQ(Send(pair.from, kBytes, 1, comm, stream), kNcclSuccess);
+    }
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 TEST(Wrong, SizesThatDifferAreAnErrorOnBothSides) {
   Ranks two(2);
   two.Run([&](int rank) {
@@ -171,6 +196,50 @@ TEST(Memory, ThatComesAgainAtTheSameAddress) {
       Free(pair);
     }
     EXPECT_LT(NativeSends(), static_cast<uint64_t>(5 * kWarm));
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// To let go of it waits for all streams of the GPU, also for those of another communicator.
+TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
+  constexpr size_t kLarge = size_t{150} << 20;
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    ncclComm_t other = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &other, nullptr), kNcclSuccess);
+    CUstream stream = NewStream();
+    CUstream beside = NewStream();
+    const Pair waiting = NewPair(kBytes);
+    ASSERT_NO_FATAL_FAILURE(Warm(two, waiting, rank, other, beside));
+    const auto turn = [&] {
+      const Pair large = NewPair(kLarge);
+      Pair part = large;
+      part.bytes = kBytes;
+      Warm(two, part, rank, comm, stream);
+      return large;
+    };
+    // More than peers keep.
+    for (int i = 0; i < 5; ++i) {
+      const Pair large = turn();
+      two.Meet();
+      Free(large);
+    }
+    if (rank == 0) {
+      ASSERT_EQ(Receive(waiting.to, kBytes, 1, other, beside), kNcclSuccess);
+    }
+    const Pair large = turn();
+    two.Meet();
+    if (rank == 1) {
+      ASSERT_EQ(Send(waiting.from, kBytes, 0, other, beside), kNcclSuccess);
+    }
+    ASSERT_EQ(cuStreamSynchronize(beside), kCudaSuccess);
+    Free(large);
+    two.Meet();
+    const uint64_t before = NativeSends();
+    Free(turn());
+    EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(kWarm)) << "it is let go of";
+    EXPECT_EQ(ncclCommDestroy(other), kNcclSuccess);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }

@@ -79,6 +79,10 @@ struct Shared {
   std::atomic<int> made;
   std::atomic<int> begun;
   std::atomic<uint64_t> rounds[kMost];
+  // What each is at, for who is told that some rank hangs.
+  std::atomic<pid_t> processes[kMost];
+  std::atomic<const char*> at[kMost];
+  std::atomic<uint64_t> steps[kMost];
 };
 
 [[noreturn]] __attribute__((format(printf, 1, 2))) void Die(const char* format, ...) {
@@ -111,6 +115,8 @@ class Rank {
         random_(options.seed * 31 + static_cast<uint64_t>(rank)) {}
 
   void Run() {
+    shared_.processes[rank_] = getpid();
+    shared_.at[rank_] = "its beginning";
     Begin();
     for (uint64_t round = 0; round < options_.rounds; ++round) {
       shared_.rounds[rank_] = round;
@@ -236,14 +242,20 @@ class Rank {
       program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
     }
     if (static_cast<size_t>(rank_) >= program.ranks) return;
+    shared_.at[rank_] = "new memory";
     if (random_() % 4 == 0) Renew();
     program_ = &program;
     std::vector<size_t> received;
+    shared_.at[rank_] = "its calls";
+    shared_.steps[rank_] = 0;
     for (const Step& step : program.steps[static_cast<size_t>(rank_)]) {
+      ++shared_.steps[rank_];
       if (random_() % 8 == 0) usleep(static_cast<useconds_t>(random_() % 300));
       RunStep(program, round, step, &received);
     }
+    shared_.at[rank_] = "waiting for its streams";
     for (CUstream stream : streams_) Wait(stream);
+    shared_.at[rank_] = "checks";
     for (const size_t message : received) Check(program, round, message);
   }
 
@@ -326,14 +338,26 @@ class Rank {
           Well(error == kNcclSuccess ? kNcclSystemError : error);
         }
       }
-      if (Clock::now() - began > options_.patience) {
-        Die("rank %d, round %llu: hangs\n%s", rank_,
-            static_cast<unsigned long long>(shared_.rounds[rank_].load()),
-            program_ == nullptr ? "" : sendrecv::Words(*program_).c_str());
-      }
+      if (Clock::now() - began > options_.patience) Hang(stream);
       usleep(100);
     }
     Must(result, "cuStreamQuery");
+  }
+
+  [[noreturn]] void Hang(CUstream stream) {
+    // The library says what it knows of each.
+    if (std::getenv("NCCLTUNE_SENDRECV_SIGNAL") != nullptr) {
+      for (int rank = 0; rank < options_.ranks; ++rank) kill(shared_.processes[rank], SIGUSR1);
+      sleep(1);
+    }
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      std::fprintf(stderr, "rank %d: round %llu, %s, step %llu\n", rank,
+                   static_cast<unsigned long long>(shared_.rounds[rank].load()),
+                   shared_.at[rank].load(),
+                   static_cast<unsigned long long>(shared_.steps[rank].load()));
+    }
+    Die("rank %d: stream %d hangs\n%s", rank_, stream == streams_[0] ? 0 : 1,
+        program_ == nullptr ? "" : sendrecv::Words(*program_).c_str());
   }
 
   // As a framework does that learned of an error.

@@ -220,6 +220,17 @@ TEST(Whole, SendsThatAreReceivedLateAreLeftForTheReceiver) {
   EXPECT_FALSE(Has(output, kWarning)) << output;
 }
 
+TEST(Whole, ASignalTellsWhatIsWaitedFor) {
+  const std::string output =
+      Case("Exchange.AReceiveThatIsAskedAbout", {{"NCCLTUNE_SENDRECV_SIGNAL", "USR1"}});
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(Count(output,
+                  ", rank 0 to rank 1: message 5, 393216 bytes, pushed: received, not sent, the "
+                  "first stream is there\n"),
+            2)
+      << output;
+}
+
 TEST(Whole, SizesThatDifferNameRanksAndBytes) {
   const std::string output = Case("Wrong.SizesThatDifferAreAnErrorOnBothSides");
   EXPECT_TRUE(Well(output)) << output;
@@ -236,7 +247,8 @@ TEST(Whole, Memory) {
   EXPECT_TRUE(Well(pool)) << pool;
   EXPECT_EQ(Count(pool, "NCCL: memory cannot be shared: "), 2) << pool;
   for (const char* const name :
-       {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation"}) {
+       {"Memory.ThatComesAgainAtTheSameAddress", "Memory.InTheMiddleOfAnAllocation",
+        "Memory.ThatIsFreedWhileAnotherCommunicatorWaits"}) {
     const std::string output = Case(name);
     EXPECT_TRUE(Well(output)) << output;
     EXPECT_FALSE(Has(output, kWarning)) << output;
