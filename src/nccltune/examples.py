@@ -18,7 +18,7 @@ def examples() -> dict[str, Path]:
     return {
         study.parent.name: study.parent
         for place in reversed(places)
-        for study in sorted(place.glob("*/samples.jsonl"))
+        for study in sorted(place.glob("*/*samples.jsonl"))
     }
 
 

@@ -96,6 +96,24 @@ def test_the_recorded_comparison_runs_again_without_gpus(compared: Path, native:
     assert "replay     of study: timings are drawn from a recording" in done.stderr
 
 
+def test_the_recording_of_two_gpus_runs_by_its_name(native: Path, tmp_path: Path) -> None:
+    words = ("sweep", "--sendrecv", "--replay", "h200x2-1-node", "--json")
+    points, thresholds = {}, {}
+    for which, more in (("alone", ()), ("loaded", ("--load", "--rounds", "4"))):
+        done = run(native, *words, *more, "-o", which, cwd=tmp_path)
+        result = json.loads(done.stdout)
+        points[which] = {point["bytes"]: point for point in result["points"]}
+        thresholds[which] = result["from_bytes"]
+    # Processes are drawn from those that were measured; all of them agree on this.
+    assert 1 << 20 <= thresholds["alone"] <= 2 << 20
+    assert thresholds["loaded"] <= 2 << 20
+    assert 1.35 < points["alone"][16 << 20]["gain"]["gain"] < 1.5
+    assert points["alone"][64 << 10]["gain"]["gain"] < 1
+    assert points["loaded"][64 << 10]["gain"]["gain"] > 3
+    large = points["loaded"][256 << 20]
+    assert large["native_load_slower"] > 1.2 > 1.1 > large["copy_engine_load_slower"]
+
+
 def test_a_dry_run_says_what_it_would_start_and_writes_nothing(
     native: Path, tmp_path: Path
 ) -> None:
