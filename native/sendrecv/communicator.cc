@@ -365,8 +365,9 @@ bool Communicator::HasSent(const Peer& peer) const {
 }
 
 bool Communicator::HasSent() {
-  const std::scoped_lock lock(mutex_);
-  return segment_ != nullptr && std::ranges::any_of(peers_, [&](const auto& each) {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && segment_ != nullptr &&
+         std::ranges::any_of(peers_, [&](const auto& each) {
            return each.second != nullptr && HasSent(*each.second);
          });
 }

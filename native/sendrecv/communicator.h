@@ -88,7 +88,8 @@ class Communicator {
   // waits.
   bool Close();
 
-  // A peer has still to receive what was sent to it by copy engines, and may.
+  // A peer has still to receive what was sent to it by copy engines, and may; not while somebody is
+  // in a call. Never waits.
   bool HasSent();
 
   // Somebody is gone, or it has failed: noticed by the watcher, or whoever asked.

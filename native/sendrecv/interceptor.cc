@@ -36,6 +36,8 @@ using Shared = std::shared_ptr<Communicator>;
 // still to receive what was sent, which NCCL would have in their memory already.
 constexpr auto kFarewell = std::chrono::seconds(1);
 constexpr auto kLongFarewell = std::chrono::seconds(30);
+// And a process that ends without that.
+constexpr auto kLastFarewell = std::chrono::seconds(5);
 
 bool IsSet(const char* name, const char* value) {
   const char* set = std::getenv(name);
@@ -370,6 +372,15 @@ class SendRecv final : public Interceptor {
   std::vector<Shared> ended_;
 };
 
+void SayFarewell() {
+  const auto until = std::chrono::steady_clock::now() + kLastFarewell;
+  const std::vector<Shared> all = Watcher::Get().All();
+  while (std::ranges::any_of(all, [](const Shared& each) { return each->HasSent(); }) &&
+         std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
 Options ReadOptions(Mode mode) {
   std::vector<std::string> problems;
   Options options;
@@ -397,6 +408,7 @@ Options ReadOptions(Mode mode) {
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
   if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { SayCounts(""); });
+  std::atexit(&SayFarewell);
   SayCountsAtSignal();
   return made;
 }

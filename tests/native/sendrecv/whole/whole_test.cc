@@ -213,11 +213,14 @@ TEST(Whole, ARefusedCallOfCudaIsAnErrorEverywhere) {
 }
 
 TEST(Whole, SendsThatAreReceivedLateAreLeftForTheReceiver) {
-  const std::string output = Case("Exchange.SendsThatAreReceivedLate");
-  EXPECT_TRUE(Well(output)) << output;
-  EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
-  EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
-  EXPECT_FALSE(Has(output, kWarning)) << output;
+  for (const char* const name :
+       {"Exchange.SendsThatAreReceivedLate", "Exchange.SendsOfAProcessThatEndsEarly"}) {
+    const std::string output = Case(name);
+    EXPECT_TRUE(Well(output)) << output;
+    EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
+    EXPECT_TRUE(Has(output, "copy engine, pulled: ")) << output;
+    EXPECT_FALSE(Has(output, kWarning)) << output;
+  }
 }
 
 TEST(Whole, ASignalTellsWhatIsWaitedFor) {
