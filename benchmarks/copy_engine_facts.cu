@@ -866,6 +866,40 @@ void Processes() {
   Party(new (memory) Meeting()).Run();
 }
 
+// How long a push of 2 MiB takes while pushes of 256 MiB go the same way in another stream, these in
+// pieces, and what the pieces cost.
+void Fairness(const Machine& machine) {
+  constexpr size_t kLarge = 256 * kMiB;
+  constexpr size_t kPushes = 60;
+  for (const size_t mib : {256, 64, 32, 16, 8, 4, 2}) {
+    std::vector<double> times;
+    machine.Wait();
+    const auto start = Clock::now();
+    std::atomic<bool> over = false;
+    // More pieces than a stream's queue has room for.
+    std::thread pushes([&] {
+      for (size_t at = 0; at < kPushes * kLarge; at += mib * kMiB) {
+        Copy(machine, 0, 0, 0, at % kLarge, mib * kMiB);
+      }
+      CHECK(cudaStreamSynchronize(machine.gpu[0].streams[0]));
+      over = true;
+    });
+    machine.On(0);
+    while (!over) {
+      const auto began = Clock::now();
+      Copy(machine, 0, 0, 1, kLarge, 2 * kMiB);
+      CHECK(cudaStreamSynchronize(machine.gpu[0].streams[1]));
+      times.push_back(Seconds(began) * 1e6);
+    }
+    pushes.join();
+    const double rate = static_cast<double>(kPushes) * kLarge / Seconds(start) / 1e9;
+    std::sort(times.begin(), times.end());
+    std::printf("fairness, pieces of %3zu MiB: %.0f GB/s; beside, 2 MiB in us: median %.1f, largest %.1f of %zu\n",
+                mib, rate, times.empty() ? 0.0 : times[times.size() / 2],
+                times.empty() ? 0.0 : times.back(), times.size());
+  }
+}
+
 // A copy within one GPU: as CUDA does it, and with the wish that it leaves the SMs alone.
 void Local(const Machine& machine) {
   machine.On(0);
@@ -1005,5 +1039,6 @@ int main(int count, char** words) {
   if (what == "all" || what == "calls") Calls(machine);
   if (what == "all" || what == "graphs") Graphs(machine);
   if (what == "all" || what == "local") Local(machine);
+  if (what == "all" || what == "fairness") Fairness(machine);
   return 0;
 }
