@@ -23,7 +23,7 @@ constexpr std::array kSignalWords = {"none"sv, "USR1"sv, "USR2"sv};
 constexpr std::array kPolicyWords = {"copy"sv, "vccl"sv};
 constexpr std::array kSendrecvWords = {"0"sv, "1"sv, "verify"sv, "dry-run"sv};
 
-constexpr std::array<Setting, 24> kSettings = {{
+constexpr std::array<Setting, 25> kSettings = {{
     {"NCCLTUNE_CONFIG", "path", "", "Configuration of the tuner plugin.", {}},
     {"NCCL_TUNER_CONFIG_FILE",
      "path",
@@ -144,6 +144,8 @@ constexpr std::array<Setting, 24> kSettings = {{
      "table says.",
      {},
      {.least = 0, .most = 1024U << 20U, .units = true}},
+    {"NCCLTUNE_SENDRECV_GRAPHS", "0|1", "0",
+     "1: messages that both ranks capture into graphs are for copy engines, too.", kSwitchWords},
     {"NCCLTUNE_SENDRECV_STATS",
      "path",
      "",

@@ -39,6 +39,7 @@ enum class SettingId {
   kSendrecvSteps,
   kSendrecvChannels,
   kSendrecvChunk,
+  kSendrecvGraphs,
   kSendrecvStats,
   kSendrecvSignal,
 };

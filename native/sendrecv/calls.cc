@@ -26,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 // How long a group looks for receivers before it decides without them: in any case, and at most.
 constexpr auto kMoment = std::chrono::microseconds(50);
 constexpr auto kMostMoment = std::chrono::milliseconds(5);
+// How long for peers that capture the same: once for a lane at most, if they do not.
+constexpr auto kCapture = std::chrono::seconds(1);
 // Of a copy engine between two GPUs of the fast kind. A slower one takes longer.
 constexpr uint64_t kBytesPerMicrosecond = 390'000;
 
@@ -260,7 +262,7 @@ class Run {
     Way way = Way::kPushed;
     if (message.small || message.bytes < communicator.options().from) {
       way = Way::kSmall;
-    } else if (message.captured) {
+    } else if (message.captured && !communicator.options().policy.graphs) {
       way = Way::kCaptured;
     } else {
       const Found found = communicator.options().policy.fifo
@@ -273,6 +275,11 @@ class Run {
       if (way == Way::kPushed && communicator.options().dry_run) way = Way::kDry;
     }
     message.possible = way == Way::kPushed;
+    if (message.captured && way != Way::kSmall) {
+      // The peer can map what it has not yet when it captures the same.
+      message.possible = message.possible || way == Way::kNotYet;
+      way = Way::kCaptured;
+    }
     ways_[batch].push_back(way);
     return message;
   }
@@ -280,6 +287,7 @@ class Run {
   // Empty: well.
   std::string Enqueue() {
     std::optional<Clock::time_point> began;
+    std::optional<Clock::time_point> asked;
     const Surroundings surroundings = {
         .policy = communicators_.front()->options().policy,
         .moment =
@@ -293,6 +301,13 @@ class Run {
               return waited < std::min<Clock::duration>(kMoment + more, kMostMoment);
             },
         .pause = [] { std::this_thread::sleep_for(std::chrono::microseconds(20)); },
+        .capture =
+            [&] {
+              const auto now = Clock::now();
+              if (!asked) asked = now;
+              std::this_thread::sleep_for(std::chrono::microseconds(20));
+              return now - *asked < kCapture;
+            },
         .others = group_.others || !without_.empty(),
         .native =
             [&](const std::vector<std::vector<size_t>>& messages) {

@@ -19,6 +19,7 @@ namespace {
 
 uint64_t AgreementOf(const Options& options) {
   std::string text = options.dry_run ? "dry" : "";
+  if (options.policy.graphs) text += " graphs";
   if (options.verify) text += " verify";
   if (options.policy.fifo) {
     const FifoSettings& fifo = options.fifo;
@@ -92,6 +93,12 @@ struct Communicator::Peer {
     });
   }
 
+  bool HasGraphs() const {
+    return std::ranges::any_of(ways, [](const std::unique_ptr<Way>& way) {
+      return way != nullptr && way->end.memory().graphs.load() != 0;
+    });
+  }
+
   bool HasSent() const {
     const std::unique_ptr<Way>& way = ways[static_cast<size_t>(Role::kSender)];
     return way != nullptr && sendrecv::HasSent(way->end.memory());
@@ -103,6 +110,7 @@ struct Communicator::Peer {
       for (Stream stream : way->port.streams) {
         if (stream != nullptr) driver->DeleteStream(stream);
       }
+      for (Stream stream : way->port.captured) driver->DeleteStream(stream);
       for (Event event : way->port.joined) {
         if (event != nullptr) driver->DeleteEvent(event);
       }
@@ -253,6 +261,7 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
   made->port.resolve = [peer](uint64_t allocation, uint64_t offset) {
     return peer->imports.Resolve(allocation, offset);
   };
+  made->port.look = [peer] { peer->imports.Look([] { return false; }); };
   made->port.nearby = segment_->memory().cards[peer->place].process == getpid();
   const std::string mine = "rank " + std::to_string(rank_.load());
   const std::string other = "rank " + std::to_string(rank);
@@ -373,6 +382,10 @@ bool Communicator::HasSent() {
 }
 
 bool Communicator::IsQuiet(std::span<const Stream> streams) {
+  const bool graphs = std::ranges::any_of(
+      peers_, [](const auto& each) { return each.second != nullptr && each.second->HasGraphs(); });
+  // When they run nobody knows.
+  if (graphs) return false;
   {
     const std::scoped_lock lock(lanes_mutex_);
     for (Stream stream : streams) {
@@ -560,7 +573,7 @@ void Communicator::LookAfter(bool processes) {
 void Communicator::Watch() {
   const std::scoped_lock lock(lanes_mutex_);
   LookAfter(true);
-  if (!options_.policy.fifo) return;
+  if (!options_.policy.fifo && !options_.policy.graphs) return;
   for (const auto& [rank, peer] : watched_) {
     for (const auto& [lane, name] : peer.lanes) {
       LaneEnd end(*lane, Role::kSender);

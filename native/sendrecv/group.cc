@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace nccltune::sendrecv {
 namespace {
@@ -43,6 +44,9 @@ class BatchWork {
   bool Tell(size_t index) {
     const Message& message = messages_[index];
     LaneEnd& end = *message.port->end;
+    if (MayCapture(message)) return Capture(index);
+    // What comes behind depends on whether the lane is closed.
+    if (IsAsked(message.port) && !TakeAnswers()) return false;
     if (!message.small && (message.captured || IsCrowded(message.port)) && !Close(message)) {
       return false;
     }
@@ -72,7 +76,98 @@ class BatchWork {
     return Follow(index, arrived, std::move(telling));
   }
 
+  // What peers say of messages under capture that were told of here first.
+  bool TakeAnswers() {
+    return std::ranges::all_of(std::exchange(asked_, {}), [&](const Asked& asked) {
+      const Message& message = messages_[asked.index];
+      LaneEnd& end = *message.port->end;
+      while (!end.IsDecided(asked.number) && !end.broken() && surroundings_.capture()) {
+      }
+      if (end.broken()) return FailByPeer(message);
+      LaneMemory::Replayed* const flags = end.Answer(asked.number);
+      if (flags == nullptr) return CallNative(asked.index);
+      AddOfGraph(asked.index, flags, Part::Kind::kAwait);
+      return true;
+    });
+  }
+
  private:
+  struct Asked {
+    size_t index = 0;
+    uint64_t number = 0;
+  };
+
+  bool IsAsked(const Port* port) const {
+    return std::ranges::any_of(
+        asked_, [&](const Asked& asked) { return messages_[asked.index].port == port; });
+  }
+
+  bool CallNative(size_t index) {
+    messages_[index].port->end->Pass();
+    native_.push_back(index);
+    return true;
+  }
+
+  // A message that both sides capture, in groups that may wait for their peers. The first one of a
+  // lane connects the ranks, and one thread may capture both sides.
+  bool MayCapture(const Message& message) const {
+    const Circumstances circumstances = {.bytes = message.bytes,
+                                         .possible = message.possible,
+                                         .group_receives = receives_,
+                                         .staging = false};
+    return message.captured && message.possible && !message.small && surroundings_.policy.graphs &&
+           MayWait(circumstances, surroundings_.policy) && !message.port->nearby &&
+           !message.port->end->closed() && !message.port->end->IsFresh();
+  }
+
+  // Whoever comes second copies, as it alone knows both addresses.
+  bool Capture(size_t index) {
+    const Message& message = messages_[index];
+    LaneEnd& end = *message.port->end;
+    while (!end.HasRoom()) surroundings_.pause();
+    if (end.broken()) return FailByPeer(message);
+    const Captured captured = end.Capture(message.bytes, message.allocation, message.offset);
+    if (captured.how == Captured::How::kFirst) {
+      asked_.push_back({.index = index, .number = captured.number});
+      return true;
+    }
+    if (captured.how == Captured::How::kDirect && !Close(message)) return false;
+    if (captured.how != Captured::How::kSecond) return CallNative(index);
+    const Arrived arrived = {.number = captured.number,
+                             .first = false,
+                             .verdict = Verdict::kCapture,
+                             .mine = captured.mine,
+                             .theirs = captured.theirs};
+    if (!Agrees(message, arrived)) return false;
+    message.port->look();
+    const DeviceAddress theirs =
+        message.port->resolve(captured.theirs.allocation, captured.theirs.offset);
+    LaneMemory::Replayed* const flags = end.Accept(theirs != 0);
+    if (flags == nullptr) return CallNative(index);
+    Part& part = AddOfGraph(index, flags, Part::Kind::kCopy);
+    const bool sends = end.role() == Role::kSender;
+    part.to = sends ? theirs : message.address;
+    part.from = sends ? message.address : theirs;
+    return true;
+  }
+
+  Part& AddOfGraph(size_t index, LaneMemory::Replayed* flags, Part::Kind kind) {
+    const Message& message = messages_[index];
+    const bool sends = message.port->end->role() == Role::kSender;
+    ways_[index].path = sends == (kind == Part::Kind::kCopy) ? Path::kPushed : Path::kPulled;
+    Part part;
+    part.kind = kind;
+    part.lane = Lane(message.port);
+    part.ready = &flags->ready;
+    part.done = &flags->done;
+    part.value = 1;
+    part.bytes = message.bytes;
+    part.piece = surroundings_.policy.piece;
+    part.again = true;
+    parts_.push_back(std::move(part));
+    return parts_.back();
+  }
+
   bool Fail(const Message& message, const std::string& what) {
     outcome_.error = message.port->name + ": " + what;
     return false;
@@ -237,9 +332,19 @@ class BatchWork {
   Stream StreamOf(size_t number) {
     if (number == 0) return stream_;
     const PlanStream& which = plan_.streams[number];
-    Stream& stream = ports_[which.lane]->streams[which.kind];
-    if (stream == nullptr) stream = driver_.NewStream();
-    return stream;
+    Port& port = *ports_[which.lane];
+    if (which.kind != PlanStream::kOfGraph) {
+      Stream& stream = port.streams[which.kind];
+      if (stream == nullptr) stream = driver_.NewStream();
+      return stream;
+    }
+    // It belongs to the capture until that ends, which nobody tells.
+    captured_.resize(plan_.streams.size());
+    if (captured_[number] == nullptr) {
+      captured_[number] = driver_.NewStream();
+      if (captured_[number] != nullptr) port.captured.push_back(captured_[number]);
+    }
+    return captured_[number];
   }
 
   Event Made(Event& event) {
@@ -293,6 +398,8 @@ class BatchWork {
   std::vector<Port*> ports_;
   std::vector<Part> parts_;
   std::vector<size_t> native_;
+  std::vector<Asked> asked_;
+  std::vector<Stream> captured_;  // by stream of the plan
   Plan plan_;
 };
 
@@ -323,7 +430,8 @@ bool Decide(std::vector<BatchWork>& works) {
     if (a.role != b.role) return a.role == Role::kReceiver;
     return a.turn < b.turn;
   });
-  return std::ranges::all_of(turns, [](const Turn& each) { return each.work->Tell(each.index); });
+  return std::ranges::all_of(turns, [](const Turn& each) { return each.work->Tell(each.index); }) &&
+         std::ranges::all_of(works, [](BatchWork& work) { return work.TakeAnswers(); });
 }
 
 bool Enqueue(std::vector<BatchWork>& works, const Surroundings& surroundings) {

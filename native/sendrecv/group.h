@@ -43,7 +43,11 @@ struct Port {
   std::array<Stream, PlanStream::kKinds> streams = {};
   std::array<Event, PlanStream::kKinds> joined = {};
   Event forked = nullptr;
+  // Under capture; a graph may have them as long as it lives.
+  std::vector<Stream> captured;
   Resolve resolve;
+  // Maps what the peer has offered meanwhile.
+  std::function<void()> look;
   bool nearby = false;  // the peer is in this process, and may well wait for this very call
   std::string name;     // "rank 3 to rank 5"
 };
@@ -94,6 +98,8 @@ struct Surroundings {
   std::function<bool(uint64_t bytes)> moment;
   // Waits until somebody else has done something, as long as it takes: a ring of messages is full.
   std::function<void()> pause;
+  // As `moment`, for a peer that may capture the same message.
+  std::function<bool()> capture;
   // NCCL has more to do in the group than what comes to `native`.
   bool others = false;
   // NCCL's part of the group, enqueued beside ours: of each batch the messages it carries. Called

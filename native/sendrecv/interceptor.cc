@@ -390,6 +390,7 @@ Options ReadOptions(Mode mode) {
   options.policy.eager_limit =
       ReadNumber(SettingId::kSendrecvEager, &problems).value_or(options.policy.eager_limit);
   options.policy.loose = options.policy.eager_limit == 0;
+  options.policy.graphs = ReadWord(SettingId::kSendrecvGraphs, &problems) == "1";
   options.policy.fifo = ReadWord(SettingId::kSendrecvPolicy, &problems) == "vccl";
   const auto read = [&](SettingId id, uint64_t* value) {
     *value = ReadNumber(id, &problems).value_or(*value);

@@ -30,11 +30,14 @@ bool IsOver(const Slot& slot) {
   const Word word = Word::Of(slot.word.load());
   if (word.number == 0 || word.verdict == Verdict::kClosed) return true;
   if (!word.met) return false;
-  return word.verdict == Verdict::kNative || Reached(slot.done.load(), FlagValue(word.number));
+  return word.verdict == Verdict::kNative || word.verdict == Verdict::kGraph ||
+         Reached(slot.done.load(), FlagValue(word.number));
 }
 
+// A graph may run at any time.
 bool HasOpen(const LaneMemory& lane) {
-  return std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
+  return lane.graphs.load() != 0 ||
+         std::ranges::any_of(lane.slots, [](const Slot& slot) { return !IsOver(slot); });
 }
 
 std::string OpenWords(const LaneMemory& lane, std::string_view name) {
@@ -42,12 +45,13 @@ std::string OpenWords(const LaneMemory& lane, std::string_view name) {
     std::string_view what;
     std::optional<Role> first;  // nothing: it may be either
   };
-  constexpr std::array<Known, 6> kKnown = {{{"NCCL's", {}},
+  constexpr std::array<Known, 7> kKnown = {{{"NCCL's", {}},
                                             {"pushed", Role::kReceiver},
                                             {"pulled", Role::kSender},
                                             {"fetched", Role::kSender},
                                             {"NCCL's from here on", {}},
-                                            {"through the buffer", {}}}};
+                                            {"through the buffer", {}},
+                                            {"captured", {}}}};
   std::string words;
   for (const Slot& slot : lane.slots) {
     const Word word = Word::Of(slot.word.load());
@@ -133,6 +137,7 @@ Arrived LaneEnd::Arrive(uint64_t bytes, uint64_t allocation, uint64_t offset, Ve
   }
   // Whoever was first has decided, and its half was there before.
   Word word = Word::Of(packed);
+  if (word.verdict == Verdict::kCapture) word = CloseInstead(packed);
   arrived.verdict = word.verdict;
   closed_ = word.verdict == Verdict::kClosed;
   if (closed_) return arrived;
@@ -151,6 +156,7 @@ bool LaneEnd::Close() {
     if (closed_) return true;
   }
   Word word = Word::Of(packed);
+  if (word.verdict == Verdict::kCapture) word = CloseInstead(packed);
   closed_ = word.verdict == Verdict::kClosed;
   if (closed_) return true;
   if (word.verdict != Verdict::kNative) return false;
@@ -158,6 +164,72 @@ bool LaneEnd::Close() {
   word.met = true;
   slot.word.store(word.Packed());
   return true;
+}
+
+// The peer captures what is called directly here, or is not for copy engines.
+Word LaneEnd::CloseInstead(uint64_t packed) const {
+  Word word = Word::Of(packed);
+  word.verdict = Verdict::kClosed;
+  // Or the peer has given up meanwhile: it is the same.
+  memory_.Of(word.number).word.compare_exchange_strong(packed, word.Packed());
+  return word;
+}
+
+Captured LaneEnd::Capture(uint64_t bytes, uint64_t allocation, uint64_t offset) {
+  Captured captured;
+  captured.number = next();
+  captured.mine = {.bytes = bytes, .before = messages_, .allocation = allocation, .offset = offset};
+  Slot& slot = NextSlot();
+  uint64_t packed = slot.word.load();
+  if (Word::Of(packed).number != next()) {
+    slot.halves[static_cast<size_t>(role_)] = captured.mine;
+    const Word mine = {.number = next(), .verdict = Verdict::kCapture, .met = false};
+    if (slot.word.compare_exchange_strong(packed, mine.Packed())) {
+      ++numbers_;
+      ++messages_;
+      captured.how = Captured::How::kFirst;
+      return captured;
+    }
+  }
+  const Word word = Word::Of(packed);
+  captured.theirs = slot.halves[static_cast<size_t>(Other(role_))];
+  closed_ = word.verdict == Verdict::kClosed;
+  if (word.verdict == Verdict::kCapture) captured.how = Captured::How::kSecond;
+  if (!closed_ && word.verdict != Verdict::kCapture) captured.how = Captured::How::kDirect;
+  return captured;
+}
+
+LaneMemory::Replayed* LaneEnd::Accept(bool possible) {
+  const bool accepts = possible && graphs_ < LaneMemory::kReplayed;
+  uint64_t packed = Word{.number = next(), .verdict = Verdict::kCapture, .met = false}.Packed();
+  const Word mine = {
+      .number = next(), .verdict = accepts ? Verdict::kGraph : Verdict::kClosed, .met = accepts};
+  // The first may have given up.
+  closed_ = !NextSlot().word.compare_exchange_strong(packed, mine.Packed()) || !accepts;
+  if (closed_) return nullptr;
+  ++numbers_;
+  ++messages_;
+  return NextReplayed();
+}
+
+bool LaneEnd::IsDecided(uint64_t number) const {
+  return closed_ || Word::Of(memory_.Of(number).word.load()).verdict != Verdict::kCapture;
+}
+
+LaneMemory::Replayed* LaneEnd::Answer(uint64_t number) {
+  if (closed_) return nullptr;
+  uint64_t packed = Word{.number = number, .verdict = Verdict::kCapture, .met = false}.Packed();
+  const Word none = {.number = number, .verdict = Verdict::kClosed, .met = false};
+  std::atomic<uint64_t>& word = memory_.Of(number).word;
+  closed_ = word.compare_exchange_strong(packed, none.Packed()) ||
+            Word::Of(packed).verdict != Verdict::kGraph;
+  return closed_ ? nullptr : NextReplayed();
+}
+
+LaneMemory::Replayed* LaneEnd::NextReplayed() {
+  LaneMemory::Replayed& replayed = memory_.replayed[graphs_++];
+  memory_.graphs.store(graphs_);
+  return &replayed;
 }
 
 void LaneEnd::Break(bool open) {
@@ -180,6 +252,10 @@ void LaneEnd::Release() {
     const uint32_t value = channel.told.load() + kFarAhead;
     channel.filled.store(value);
     channel.emptied.store(value);
+  }
+  for (uint32_t i = 0; i < std::min(memory_.graphs.load(), LaneMemory::kReplayed); ++i) {
+    memory_.replayed[i].ready.store(kFarAhead);
+    memory_.replayed[i].done.store(kFarAhead);
   }
 }
 

@@ -22,12 +22,14 @@ enum class Role : uint8_t { kSender, kReceiver };
 inline Role Other(Role role) { return role == Role::kSender ? Role::kReceiver : Role::kSender; }
 
 enum class Verdict : uint8_t {
-  kNative,  // NCCL carries it
-  kPush,    // the receiver was first: the sender copies
-  kPull,    // the sender was first: the receiver copies
-  kFetch,   // so it was, and must not wait: the receiver copies what it has left
-  kClosed,  // NCCL carries it and all behind it, without slots
-  kFifo,    // through a buffer of the receiver
+  kNative,   // NCCL carries it
+  kPush,     // the receiver was first: the sender copies
+  kPull,     // the sender was first: the receiver copies
+  kFetch,    // so it was, and must not wait: the receiver copies what it has left
+  kClosed,   // NCCL carries it and all behind it, without slots
+  kFifo,     // through a buffer of the receiver
+  kCapture,  // under capture where it was told of first; not decided yet
+  kGraph,    // under capture on both sides: copied whenever both graphs run
 };
 
 // What one side tells of a message.
@@ -80,6 +82,16 @@ struct LaneMemory {
   };
   std::array<Channel, kMostChannels> channels;
 
+  // Flags of messages of graphs, which run as often as they like: 1 until whoever waits for one has
+  // seen it.
+  struct Replayed {
+    alignas(64) Flag ready = 0;
+    alignas(64) Flag done = 0;
+  };
+  static constexpr uint32_t kReplayed = 128;
+  alignas(64) std::atomic<uint32_t> graphs = 0;  // of them in use
+  std::array<Replayed, kReplayed> replayed;
+
   Slot& Of(uint64_t number) { return slots[number % kSlots]; }
 };
 
@@ -100,6 +112,20 @@ struct Arrived {
   Verdict verdict = Verdict::kNative;
   Half mine;
   Half theirs;  // where the other was first
+};
+
+// What was found out of a message under capture.
+struct Captured {
+  enum class How : uint8_t {
+    kFirst,   // whether it is so there, too, is not known yet
+    kSecond,  // it is
+    kDirect,  // there it was called directly
+    kClosed,  // the lane is closed
+  };
+  How how = How::kClosed;
+  uint64_t number = 0;
+  Half mine;
+  Half theirs;  // kSecond
 };
 
 // One side's end. Not for several threads at once.
@@ -135,6 +161,14 @@ class LaneEnd {
   bool Close();
   bool closed() const { return closed_; }
 
+  // A message under capture, that may be one under capture there, too: instead of Close.
+  Captured Capture(uint64_t bytes, uint64_t allocation, uint64_t offset);
+  // Of the second: it is decided. Its flags; null: the lane is closed, as is wanted by !possible.
+  LaneMemory::Replayed* Accept(bool possible);
+  // Of the first: the second has decided. Then its answer; where there is none, it is closed.
+  bool IsDecided(uint64_t number) const;
+  LaneMemory::Replayed* Answer(uint64_t number);
+
   // All waits end, of both sides, and none begins. From any thread. `open`: although messages are
   // not over, or are not known to be.
   void Break(bool open = true);
@@ -149,7 +183,11 @@ class LaneEnd {
   Role role_;
   uint64_t numbers_ = 0;   // messages that had a slot
   uint64_t messages_ = 0;  // of any size
+  LaneMemory::Replayed* NextReplayed();
+  Word CloseInstead(uint64_t packed) const;
+
   bool closed_ = false;
+  uint32_t graphs_ = 0;  // messages of them
 };
 
 // Flags count in the numbers of messages.

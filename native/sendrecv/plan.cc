@@ -14,6 +14,10 @@ Operation Wait(size_t stream, const Part& part, Flag* flag) {
   return {.kind = Operation::Kind::kWait, .stream = stream, .flag = flag, .value = part.value};
 }
 
+Operation Reset(size_t stream, Flag* flag) {
+  return {.kind = Operation::Kind::kWrite, .stream = stream, .flag = flag, .value = 0};
+}
+
 Operation Copy(size_t stream, DeviceAddress to, DeviceAddress from, uint64_t bytes) {
   return {.kind = Operation::Kind::kCopy, .stream = stream, .to = to, .from = from, .bytes = bytes};
 }
@@ -45,7 +49,10 @@ class Planner {
       if (Is(part, Part::Kind::kAwait)) Add(Write(0, part, part.ready));
     }
     for (const Part& part : parts_) {
-      if (Is(part, Part::Kind::kCopy)) Send(part, here_ ? 0 : Forked(part.lane), part.from);
+      if (Is(part, Part::Kind::kCopy)) {
+        const size_t beside = part.again ? PlanStream::kOfGraph : PlanStream::kToPeer;
+        Send(part, here_ ? 0 : Forked(part.lane, beside), part.from);
+      }
       if (IsStaged(part)) SendStaged(part);
       if (!part.chunks.empty()) Pass(part);
     }
@@ -56,6 +63,7 @@ class Planner {
     }
     for (const Part& part : parts_) {
       if (Is(part, Part::Kind::kAwait)) plan_.after.push_back(Wait(0, part, part.done));
+      if (part.again && Is(part, Part::Kind::kAwait)) plan_.after.push_back(Reset(0, part.done));
       if (Is(part, Part::Kind::kEmpty)) plan_.after.push_back(Write(0, part, part.done));
     }
     return std::move(plan_);
@@ -91,6 +99,7 @@ class Planner {
 
   void Send(const Part& part, size_t stream, DeviceAddress from) {
     if (!part.there) Add(Wait(stream, part, part.ready));
+    if (part.again) Add(Reset(stream, part.ready));
     const uint64_t piece = part.piece == 0 ? part.bytes : part.piece;
     for (uint64_t at = 0; at < part.bytes; at += piece) {
       Add(Copy(stream, part.to + at, from + at, std::min(piece, part.bytes - at)));

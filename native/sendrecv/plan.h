@@ -39,6 +39,7 @@ struct Part {
   uint64_t bytes = 0;
   uint64_t piece = 0;  // bytes of a copy at most; 0: all of them
   bool there = false;  // `ready` was seen already
+  bool again = false;  // whoever waits for a flag resets it, for the next run of the graph
   std::vector<Fifo::Chunk> chunks;
   LaneMemory::Channel* channels = nullptr;
   uint64_t steps = 0;
@@ -64,9 +65,10 @@ struct Operation {
 };
 
 // A lane has streams beside the application's: to its peer, where copies may wait long, to its
-// staging memory, where they wait for room only, and one for each channel of its buffer.
+// staging memory, where they wait for room only, one under capture, and one for each channel of its
+// buffer.
 struct PlanStream {
-  enum Kind : size_t { kToPeer, kToStaging, kToChannel };
+  enum Kind : size_t { kToPeer, kToStaging, kOfGraph, kToChannel };
   static constexpr size_t kKinds = kToChannel + kMostChannels;
   size_t lane = 0;
   size_t kind = kToPeer;  // kToChannel: and on

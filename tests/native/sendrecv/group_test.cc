@@ -174,6 +174,26 @@ TEST(Group, RandomProgramsThroughBuffersEndWell) {
   EXPECT_EQ(paths[Path::kPushed] + paths[Path::kPulled] + paths[Path::kStaged], 0U);
 }
 
+// Messages under capture are copied where both sides are in time, and others go on beside them.
+TEST(Group, RandomProgramsWithGraphsEndWell) {
+  size_t native = 0;
+  size_t without = 0;
+  for (uint64_t seed = 0; seed < 400 / kFewer; ++seed) {
+    Random random(seed);
+    Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    for (Sent& each : program.messages) each.captured = random() % 4 == 0;
+    for (const Policy& policy : {kWithGraphs, kCopies}) {
+      Random same(seed);
+      const Ran ran = RunProgram(program, same, 0.9, policy);
+      ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
+      ASSERT_EQ(ran.trouble, "") << "seed " << seed;
+      const auto found = ran.paths.find(Path::kNative);
+      if (found != ran.paths.end()) (policy.graphs ? native : without) += found->second;
+    }
+  }
+  EXPECT_LT(native, without * 9 / 10);
+}
+
 TEST(Group, RandomProgramsInPiecesEndWell) {
   Policy policy = kCopies;
   policy.piece = 100;
@@ -208,7 +228,7 @@ TEST(Group, ByThreads) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
     const Program program = RandomProgram(random, 30, false, kKind);
-    for (const Policy& policy : {kCopies, kThroughBuffers}) {
+    for (const Policy& policy : {kCopies, kThroughBuffers, kWithGraphs}) {
       const Ran ran = RunProgramByThreads(program, seed, 0.8, policy);
       ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
       ASSERT_EQ(ran.trouble, "") << "seed " << seed;

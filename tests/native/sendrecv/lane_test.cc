@@ -134,6 +134,70 @@ TEST(Lane, KnowsWhatIsSentAndNotOver) {
   EXPECT_FALSE(HasSent(*pair.memory));
 }
 
+TEST(Lane, WhatBothCaptureHasFlagsOfItsOwn) {
+  Pair pair;
+  for (uint32_t i = 0; i < 3; ++i) {
+    const Captured first = pair.sender.Capture(kLongest, 7, 512);
+    ASSERT_EQ(first.how, Captured::How::kFirst);
+    EXPECT_FALSE(pair.sender.IsDecided(first.number));
+    const Captured second = pair.receiver.Capture(kLongest, 8, 0);
+    ASSERT_EQ(second.how, Captured::How::kSecond);
+    EXPECT_EQ(second.number, first.number);
+    EXPECT_EQ(second.theirs.allocation, 7U);
+    EXPECT_EQ(second.theirs.offset, 512U);
+    LaneMemory::Replayed* const flags = pair.receiver.Accept(true);
+    EXPECT_EQ(flags, &pair.memory->replayed[i]);
+    EXPECT_TRUE(pair.sender.IsDecided(first.number));
+    EXPECT_EQ(pair.sender.Answer(first.number), flags);
+    EXPECT_TRUE(IsOver(pair.memory->Of(first.number)));
+  }
+  EXPECT_FALSE(pair.sender.closed() || pair.receiver.closed());
+  // Others have their numbers beside.
+  EXPECT_EQ(pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush).number, 4U);
+  EXPECT_EQ(pair.sender.Arrive(kLongest, 0, 0, Verdict::kNative).verdict, Verdict::kPush);
+}
+
+TEST(Lane, WhatOneSideAloneCapturesClosesIt) {
+  for (int how = 0; how < 5; ++how) {
+    Pair pair;
+    const uint64_t number = pair.sender.Capture(kLongest, 7, 0).number;
+    if (how == 0) {
+      // Nobody comes in time.
+      EXPECT_EQ(pair.sender.Answer(number), nullptr);
+      EXPECT_EQ(pair.receiver.Capture(kLongest, 0, 0).how, Captured::How::kClosed);
+    } else if (how == 1) {
+      EXPECT_EQ(pair.receiver.Capture(kLongest, 0, 0).how, Captured::How::kSecond);
+      EXPECT_EQ(pair.receiver.Accept(false), nullptr);
+    } else if (how == 2) {
+      EXPECT_EQ(pair.receiver.Capture(kLongest, 0, 0).how, Captured::How::kSecond);
+      EXPECT_EQ(pair.sender.Answer(number), nullptr) << "just before the other accepts";
+      EXPECT_EQ(pair.receiver.Accept(true), nullptr);
+    } else if (how == 3) {
+      EXPECT_EQ(pair.receiver.Arrive(kLongest, 0, 0, Verdict::kPush).verdict, Verdict::kClosed);
+    } else {
+      EXPECT_TRUE(pair.receiver.Close());
+    }
+    EXPECT_EQ(pair.sender.Answer(number), nullptr) << how;
+    EXPECT_TRUE(pair.sender.closed()) << how;
+    EXPECT_TRUE(pair.receiver.closed()) << how;
+  }
+}
+
+TEST(Lane, HasFlagsForSoManyMessagesOfGraphs) {
+  Pair pair;
+  for (uint32_t i = 0; i <= LaneMemory::kReplayed; ++i) {
+    const uint64_t number = pair.sender.Capture(kLongest, 7, 0).number;
+    pair.receiver.Capture(kLongest, 7, 0);
+    const bool there = pair.receiver.Accept(true) != nullptr;
+    EXPECT_EQ(there, i < LaneMemory::kReplayed);
+    EXPECT_EQ(pair.sender.Answer(number) != nullptr, there);
+  }
+  EXPECT_TRUE(pair.sender.closed() && pair.receiver.closed());
+  pair.sender.Break();
+  EXPECT_TRUE(Reached(pair.memory->replayed.back().done.load(), 1));
+  EXPECT_TRUE(Reached(pair.memory->replayed.back().ready.load(), 1));
+}
+
 TEST(Lane, BreakingEndsEveryWait) {
   Pair pair;
   for (uint64_t i = 1; i <= LaneMemory::kSlots + 3; ++i) {

@@ -113,6 +113,16 @@ TEST_F(PlanTest, WhoIsReadyIsNotWaitedFor) {
   EXPECT_EQ(Before({part}), "0:copy2001>1001 0:=done1");
 }
 
+TEST_F(PlanTest, OfAGraphWhoWaitsForAFlagResetsIt) {
+  std::vector<Part> parts = {Of(Part::Kind::kCopy, 0, 1), Of(Part::Kind::kAwait, 1, 2)};
+  for (Part& part : parts) part.again = true;
+  EXPECT_EQ(Before(parts), "0:=ready2 0:?ready1 0:=ready1 0:copy2001>1001 0:=done1");
+  EXPECT_EQ(After(parts), "0:?done2 0:=done2");
+  EXPECT_EQ(MakePlan(parts, false).before[2].value, 0U);
+  EXPECT_TRUE(MakePlan(parts, true).streams.back() ==
+              (PlanStream{.lane = 0, .kind = PlanStream::kOfGraph}));
+}
+
 TEST_F(PlanTest, EachLaneThatCopiesHasItsStream) {
   const std::vector<Part> parts = {Of(Part::Kind::kCopy, 4, 1), Of(Part::Kind::kCopy, 2, 2),
                                    Of(Part::Kind::kCopy, 4, 3), Of(Part::Kind::kAwait, 1, 4)};

@@ -60,7 +60,8 @@ class World {
 
   SoftMachine& machine() { return machine_; }
 
-  // One rank's next group. `moment` and `pause` are for its wait for others.
+  // One rank's next group. `moment` and `pause` are for its wait for others. A graph runs once, at
+  // once.
   void RunNext(size_t rank, Random& random, const std::function<bool(uint64_t)>& moment,
                const std::function<void()>& pause) {
     const Step& step = program_.steps[rank][next_[rank]++];
@@ -83,6 +84,11 @@ class World {
         .policy = policy_,
         .moment = moment,
         .pause = pause,
+        .capture =
+            [&pause, left = 40]() mutable {
+              pause();
+              return --left > 0;
+            },
         .native =
             [&](const std::vector<std::vector<size_t>>& which) {
               std::vector<NativeCall> calls;
@@ -207,6 +213,7 @@ class World {
           return sendrecv::Place{.allocation = kStagingNumber, .offset = 0};
         };
       }
+      port.look = [] {};
       const DeviceAddress staging =
           role == Role::kReceiver ? driver.Import(*drivers_[peer], lane->staging->base()) : 0;
       port.resolve = [base, peer, staging](uint64_t allocation, uint64_t offset) {

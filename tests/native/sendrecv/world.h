@@ -25,6 +25,7 @@ inline constexpr Kind kKind = {.floor = kFloor, .eager = kEagerLimit, .largest =
 
 // Straight from memory to memory, and through buffers of the receivers.
 inline constexpr Policy kCopies = {.eager_limit = kEagerLimit};
+inline constexpr Policy kWithGraphs = {.eager_limit = kEagerLimit, .graphs = true};
 inline constexpr Policy kThroughBuffers = {.eager_limit = kEagerLimit, .fifo = true};
 
 struct Ran {

@@ -2,6 +2,7 @@
 //
 // Messages between two ranks or more in processes of their own.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
 #include "sendrecv/whole/case.h"
 
@@ -415,6 +417,114 @@ TEST(Capture, OnOneSideAlone) {
     }
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
+}
+
+// All to all in one group, captured: memory of which no peer has heard yet.
+struct AllToAll {
+  std::vector<Pair> pairs;  // by peer
+  CUgraphExec exec = nullptr;
+
+  explicit AllToAll(int ranks) {
+    for (int peer = 0; peer < ranks; ++peer) pairs.push_back(NewPair(kBytes));
+  }
+
+  void Capture(int rank, ncclComm_t comm, CUstream stream) {
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), kCudaSuccess);
+    Call(rank, comm, stream);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(cuStreamEndCapture(stream, &graph), kCudaSuccess);
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&exec, graph, 0), kCudaSuccess);
+  }
+
+  void Call(int rank, ncclComm_t comm, CUstream stream) const {
+    EXPECT_EQ(ncclGroupStart(), kNcclSuccess);
+    for (size_t peer = 0; peer < pairs.size(); ++peer) {
+      if (static_cast<int>(peer) == rank) continue;
+      EXPECT_EQ(Send(pairs[peer].from, kBytes, static_cast<int>(peer), comm, stream), kNcclSuccess);
+      EXPECT_EQ(Receive(pairs[peer].to, kBytes, static_cast<int>(peer), comm, stream),
+                kNcclSuccess);
+    }
+    EXPECT_EQ(ncclGroupEnd(), kNcclSuccess);
+  }
+
+  // One run with contents of its own, by the graph or directly.
+  void Run(int turn, int rank, ncclComm_t comm, CUstream stream, bool directly = false) const {
+    const auto content = [&](size_t from, size_t to) {
+      return Pattern(kBytes, turn * 100 + static_cast<int>(from) * 10 + static_cast<int>(to));
+    };
+    const auto mine = static_cast<size_t>(rank);
+    for (size_t peer = 0; peer < pairs.size(); ++peer) {
+      EXPECT_EQ(cuMemcpyHtoD_v2(pairs[peer].from, content(mine, peer).data(), kBytes),
+                kCudaSuccess);
+    }
+    if (directly) {
+      Call(rank, comm, stream);
+    } else {
+      EXPECT_EQ(cuGraphLaunch(exec, stream), kCudaSuccess);
+    }
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; })) << "turn " << turn;
+    for (size_t peer = 0; peer < pairs.size(); ++peer) {
+      if (peer == mine) continue;
+      EXPECT_EQ(Fetch(pairs[peer].to, kBytes), content(peer, mine)) << "turn " << turn;
+    }
+  }
+};
+
+// Both ranks of each message capture it: the copies are in the graphs.
+TEST(Capture, OfGroupsOnAllSides) {
+  constexpr int kRanks = 3;
+  Ranks three(kRanks);
+  three.Run([&](int rank) {
+    ncclComm_t comm = Init(three, kRanks, rank);
+    CUstream stream = NewStream();
+    // NCCL connects all.
+    AllToAll(kRanks).Call(rank, comm, stream);
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    three.Meet();
+    const uint64_t before = NativeSends();
+    AllToAll second(kRanks);
+    AllToAll third(kRanks);
+    second.Capture(rank, comm, stream);
+    third.Capture(rank, comm, stream);
+    EXPECT_EQ(NativeSends(), before) << "none is NCCL's";
+    for (int turn = 0; turn < 4; ++turn) {
+      second.Run(2 * turn, rank, comm, stream);
+      third.Run(2 * turn + 1, rank, comm, stream);
+    }
+    EXPECT_EQ(NativeSends(), before);
+    // Direct messages go on beside them.
+    for (int turn = 8; turn < 8 + kWarm; ++turn) {
+      second.Run(turn, rank, comm, stream, true);
+      three.Meet();
+    }
+    EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(kWarm * (kRanks - 1)));
+    second.Run(20, rank, comm, stream);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// A graph that waits for a rank that is gone goes on, and the others learn of it.
+TEST(Capture, OfAPeerThatIsKilled) {
+  Ranks two(2);
+  two.Run(
+      [&](int rank) {
+        ncclComm_t comm = Init(two, 2, rank);
+        CUstream stream = NewStream();
+        AllToAll(2).Call(rank, comm, stream);
+        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+        two.Meet();
+        AllToAll graph(2);
+        graph.Capture(rank, comm, stream);
+        graph.Run(1, rank, comm, stream);
+        two.Meet();
+        if (rank == 1) kill(getpid(), SIGKILL);
+        ASSERT_EQ(cuGraphLaunch(graph.exec, stream), kCudaSuccess);
+        EXPECT_TRUE(LearnsOfAnError(comm));
+        EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+        EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+        std::printf("told\n");
+      },
+      1);
 }
 
 // The peer's direct call was first, and a copy engine's.

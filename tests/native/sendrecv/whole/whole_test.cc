@@ -286,6 +286,27 @@ TEST(Whole, Captures) {
   }
 }
 
+TEST(Whole, CapturesOnBothSidesAreCopied) {
+  const Environment graphs = {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}};
+  const std::string output = Case("Capture.OfGroupsOnAllSides", graphs);
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_FALSE(Has(output, "NCCL: captured")) << output;
+  const std::string killed = Case("Capture.OfAPeerThatIsKilled", graphs);
+  EXPECT_TRUE(Well(killed) && Has(killed, "told\n")) << killed;
+  // What only one side captures, or what may not wait, is NCCL's as without the setting.
+  for (const char* const eager : {"0", "1M"}) {
+    Environment more = graphs;
+    more["NCCLTUNE_SENDRECV_EAGER"] = eager;
+    for (const char* const name :
+         {"Capture.OnOneSideAlone", "Capture.OfAllThreadsGoesOnWhateverElseIsDone",
+          "Capture.BehindADirectCallOfThePeerIsAnError"}) {
+      const std::string other = Case(name, more);
+      EXPECT_TRUE(Well(other)) << name << " " << eager << "\n" << other;
+    }
+  }
+}
+
 TEST(Whole, CommunicatorsOfAllKinds) {
   for (const char* const name :
        {"Comms.SplitAndShrunk", "Comms.OneThreadForTwoGpus", "Comms.AThreadForEachGpu",
