@@ -4,15 +4,16 @@
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
 //   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
-//   [mapped] [single]
+//   [mapped] [single] [graphs]
 //
 // `single`: a group has one send to a peer and one receive from it at most. NCCL itself (2.28)
 // hangs otherwise where the peer has not put the same messages into one group, as it pairs the
 // sends and receives of a group and begins the next pair when one is over. `mapped`: memory is
 // mapped in chunks, as PyTorch's expandable segments are, and chunks are given back and others
-// mapped at their addresses between rounds. Prints "well: N messages" and exits with 0; or says
-// what is wrong and exits with 1. `kill`: one rank is killed on the way, and all others must learn
-// of it within half a minute. SECONDS: after which a stream hangs.
+// mapped at their addresses between rounds. `graphs`: some groups are captured, each with those
+// that it exchanges with, and their graphs run once or twice. Prints "well: N messages" and exits
+// with 0; or says what is wrong and exits with 1. `kill`: one rank is killed on the way, and all
+// others must learn of it within half a minute. SECONDS: after which a stream hangs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -28,6 +29,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -61,6 +63,7 @@ struct Options {
   bool kill = false;
   bool mapped = false;
   bool single = false;
+  bool graphs = false;
   std::chrono::seconds patience = kPatience;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
@@ -236,15 +239,19 @@ class Rank {
 
   void RunRound(uint64_t round) {
     std::mt19937_64 random(options_.seed + round * 1000);
+    runs_.clear();
     Program program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
-    // Programs for more ranks than there are would have to be drawn again by all.
-    while (program.ranks > static_cast<size_t>(options_.ranks)) {
+    // Programs for more ranks than there are would have to be drawn again by all. NCCL does not
+    // keep graphs and what is called directly in order across streams.
+    while (program.ranks > static_cast<size_t>(options_.ranks) ||
+           (options_.graphs && program.streams > 1)) {
       program = RandomProgram(random, options_.messages, options_.eager, options_.kind());
     }
     if (static_cast<size_t>(rank_) >= program.ranks) return;
     shared_.at[rank_] = "new memory";
     if (random_() % 4 == 0) Renew();
     program_ = &program;
+    if (options_.graphs) DrawGraphs(program, random);
     std::vector<size_t> received;
     shared_.at[rank_] = "its calls";
     shared_.steps[rank_] = 0;
@@ -255,6 +262,8 @@ class Rank {
     }
     shared_.at[rank_] = "waiting for its streams";
     for (CUstream stream : streams_) Wait(stream);
+    for (CUgraphExec graph : graphs_) Must(cuGraphExecDestroy(graph), "cuGraphExecDestroy");
+    graphs_.clear();
     shared_.at[rank_] = "checks";
     for (const size_t message : received) Check(program, round, message);
   }
@@ -264,6 +273,10 @@ class Rank {
     CUstream const stream = streams_[step.stream];
     for (const Call& call : step.calls) Prepare(program, round, call, stream);
     const bool grouped = step.calls.size() > 1 || random_() % 4 == 0;
+    const int runs = runs_.empty() ? 0 : runs_[step.calls.front().message];
+    if (runs != 0) {
+      Must(cuStreamBeginCapture_v2(stream, kCaptureThreadLocal), "cuStreamBeginCapture");
+    }
     if (grouped) Well(ncclGroupStart());
     for (const Call& call : step.calls) {
       const Sent& sent = program.messages[call.message];
@@ -278,7 +291,45 @@ class Rank {
       }
     }
     if (grouped) Well(ncclGroupEnd());
+    if (runs != 0) RunGraph(stream, runs);
     for (const Call& call : step.calls) Take(program, call, stream, received);
+  }
+
+  // By message, how often it runs in a graph; 0: it is called directly. Groups that exchange with
+  // each other are captured together, on all ranks.
+  void DrawGraphs(const Program& program, std::mt19937_64& random) {
+    std::vector<size_t> group(program.messages.size());
+    std::iota(group.begin(), group.end(), 0);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const std::vector<Step>& steps : program.steps) {
+        for (const Step& step : steps) {
+          size_t least = group.size();
+          for (const Call& call : step.calls) least = std::min(least, group[call.message]);
+          for (const Call& call : step.calls) {
+            changed = changed || group[call.message] != least;
+            group[call.message] = least;
+          }
+        }
+      }
+    }
+    // What is sent in one group and received in two comes in another order the second time.
+    std::vector<int> runs(group.size());
+    for (size_t i = 0; i < group.size(); ++i) {
+      const int most = std::count(group.begin(), group.end(), i) == 1 ? 2 : 1;
+      runs[i] = random() % 4 == 0 ? 1 + static_cast<int>(random() % 2) % most : 0;
+    }
+    for (const size_t each : group) runs_.push_back(runs[each]);
+  }
+
+  void RunGraph(CUstream stream, int runs) {
+    CUgraph graph = nullptr;
+    CUgraphExec made = nullptr;
+    Must(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+    Must(cuGraphInstantiateWithFlags(&made, graph, 0), "cuGraphInstantiate");
+    Must(cuGraphDestroy(graph), "cuGraphDestroy");
+    graphs_.push_back(made);
+    for (int i = 0; i < runs; ++i) Must(cuGraphLaunch(made, stream), "cuGraphLaunch");
   }
 
   // What is sent is written just before and over just behind.
@@ -395,6 +446,8 @@ class Rank {
   const Program* program_ = nullptr;  // of the round
   std::vector<ncclComm_t> comms_;
   std::vector<CUstream> streams_;
+  std::vector<CUgraphExec> graphs_;  // of the round
+  std::vector<int> runs_;            // by message
   CUdeviceptr memory_ = 0;
   uint64_t chunks_ = 0;  // of mapped memory
   uint64_t place_ = 0;
@@ -489,6 +542,7 @@ int Main(int count, char** arguments) {
   options.kill = asked("kill");
   options.mapped = asked("mapped");
   options.single = asked("single");
+  options.graphs = asked("graphs");
   // Another word is no number.
   const uint64_t seconds = number(7, 0);
   if (seconds != 0) options.patience = std::chrono::seconds(seconds);

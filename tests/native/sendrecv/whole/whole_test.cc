@@ -84,6 +84,21 @@ TEST(Whole, RandomProgramsInMappedMemory) {
   EXPECT_FALSE(Has(output, "WARN")) << output;
 }
 
+// Some groups are captured with those that they exchange with, and their graphs run once or twice.
+TEST(Whole, RandomProgramsWithGraphs) {
+  for (const char* const eager : {"0", "1M"}) {
+    std::string output;
+    for (const char* const seed : {"13", "14"}) {
+      output += Programs(seed + std::string(" 8 20 3 plain 1048576 all 0 graphs"),
+                         {{"NCCLTUNE_SENDRECV_GRAPHS", "1"}, {"NCCLTUNE_SENDRECV_EAGER", eager}});
+    }
+    EXPECT_EQ(Count(output, "well: 160 messages\n"), 2) << output;
+    EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+    EXPECT_TRUE(Has(output, "NCCL: captured in a graph, or behind one that is: ")) << output;
+    EXPECT_FALSE(Has(output, "WARN")) << output;
+  }
+}
+
 // Programs that rely on NCCL's buffers, and that the stand-in alone has carried through. Not seed
 // 12, which relies on them for a send in a group that receives: that may wait (docs/design).
 TEST(Whole, RandomProgramsThroughBuffersOfReceivers) {
