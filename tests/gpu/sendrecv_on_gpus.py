@@ -3,14 +3,14 @@
 
     python tests/gpu/sendrecv_on_gpus.py --programs .../sendrecv_programs \
         --library libnccltune-sendrecv.so [--operations 1000000] [--kills 100] [--nccl DIR] \
-        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [-o results.json]
+        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [--graphs] [-o results.json]
 
 Needs NCCL and GPUs; ranks are spread over those in sight, or over so many of them: programs that
 share a GPU wait for each other's time slices. Programs are those of
 tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
 in two communicators and two streams, every byte checked; some with memory mapped by hand
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
-receives are done. Then one rank at a time is killed in as many programs of their own: all others
+receives are done; with --graphs some of their groups are captured into CUDA graphs. Then one rank at a time is killed in as many programs of their own: all others
 must return an error within half a minute. What is wrong ends it with exit code 1 and the words of
 the program, whose seed is named.
 """
@@ -64,6 +64,9 @@ def environment(args: argparse.Namespace, place: int, stats: Path) -> dict[str, 
         # A program that hangs asks its ranks what they wait for.
         "NCCLTUNE_SENDRECV_SIGNAL": "USR1",
     }
+    if args.graphs:
+        # A lone send of a graph that must not wait is NCCL's.
+        ours |= {"NCCLTUNE_SENDRECV_GRAPHS": "1", "NCCLTUNE_SENDRECV_EAGER": "0"}
     if args.native:
         ours = {}
     folders = [*args.nccl, os.environ.get("LD_LIBRARY_PATH", "")]
@@ -91,7 +94,7 @@ def run(
         stats = Path(folder) / "stats"
         try:
             done = subprocess.run(
-                [*words, str(largest), how[0], "0", how[1], "single"],
+                [*words, str(largest), how[0], "0", how[1], "single", *["graphs"] * args.graphs],
                 env=environment(args, place, stats),
                 capture_output=True,
                 text=True,
@@ -153,6 +156,7 @@ def main() -> None:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--nccl", action="append", default=[], help="folder of a libnccl.so.2")
     parser.add_argument("--native", action="store_true", help="without the library")
+    parser.add_argument("--graphs", action="store_true", help="some groups in CUDA graphs")
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--ranks", type=int, default=4, help="at most in one program")
