@@ -10,9 +10,9 @@ share a GPU wait for each other's time slices. Programs are those of
 tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
 in two communicators and two streams, every byte checked; some with memory mapped by hand
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
-receives are done; with --graphs some of their groups are captured into CUDA graphs. Then one rank at a time is killed in as many programs of their own: all others
-must return an error within half a minute. What is wrong ends it with exit code 1 and the words of
-the program, whose seed is named.
+receives are done; with --graphs some of their groups are captured into CUDA graphs. Then one rank
+at a time is killed in as many programs of their own: all others must return an error within half a
+minute. What is wrong ends it with exit code 1 and the words of the program, whose seed is named.
 """
 
 import argparse
