@@ -50,11 +50,7 @@ class BatchWork {
     if (!message.small && (message.captured || IsCrowded(message.port)) && !Close(message)) {
       return false;
     }
-    if (message.small || end.closed()) {
-      end.Pass();
-      native_.push_back(index);
-      return true;
-    }
+    if (message.small || end.closed()) return CallNative(index);
     // As CUDA lets a caller wait whose queue is full.
     while (!end.HasRoom()) surroundings_.pause();
     if (end.broken()) return FailByPeer(message);

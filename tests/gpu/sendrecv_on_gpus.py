@@ -117,8 +117,8 @@ def run(
             total.told_s.append(float(told[1]))
         if status != 0 or "well" not in said:
             open_messages = [line for line in text.splitlines() if ": communicator " in line]
-            told = "\n".join([*open_messages, said[-6000:]])
-            total.wrong.append(f"seed {seed} {' '.join(how)}: exit {status}\n{told}")
+            complaint = "\n".join([*open_messages, said[-6000:]])
+            total.wrong.append(f"seed {seed} {' '.join(how)}: exit {status}\n{complaint}")
 
 
 def until_done(args: argparse.Namespace, total: Sum) -> None:
