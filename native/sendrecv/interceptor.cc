@@ -39,6 +39,8 @@ constexpr auto kLongFarewell = std::chrono::seconds(30);
 // And a process that ends without that.
 constexpr auto kLastFarewell = std::chrono::seconds(5);
 
+pid_t g_process = 0;  // that made the interceptor
+
 bool IsSet(const char* name, const char* value) {
   const char* set = std::getenv(name);
   return set != nullptr && std::strcmp(set, value) == 0;
@@ -192,30 +194,12 @@ class SendRecv final : public Interceptor {
 
   nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {
-    Call call = {.role = Role::kSender,
-                 .buffer = const_cast<void*>(buffer),
-                 .count = count,
-                 .type = type,
-                 .peer = peer,
-                 .comm = comm,
-                 .stream = stream,
-                 .communicator = Find(comm)};
-    if (IsNccls(call)) return native().Send(buffer, count, type, peer, comm, stream);
-    return Take(std::move(call));
+    return Carry(Role::kSender, const_cast<void*>(buffer), count, type, peer, comm, stream);
   }
 
   nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
                     nccl::Stream stream) override {
-    Call call = {.role = Role::kReceiver,
-                 .buffer = buffer,
-                 .count = count,
-                 .type = type,
-                 .peer = peer,
-                 .comm = comm,
-                 .stream = stream,
-                 .communicator = Find(comm)};
-    if (IsNccls(call)) return native().Recv(buffer, count, type, peer, comm, stream);
-    return Take(std::move(call));
+    return Carry(Role::kReceiver, buffer, count, type, peer, comm, stream);
   }
 
  private:
@@ -318,7 +302,20 @@ class SendRecv final : public Interceptor {
     return !ours;
   }
 
-  nccl::Result Take(Call&& call) {
+  nccl::Result Carry(Role role, void* buffer, size_t count, nccl::DataType type, int peer,
+                     nccl::Comm comm, nccl::Stream stream) {
+    Call call = {.role = role,
+                 .buffer = buffer,
+                 .count = count,
+                 .type = type,
+                 .peer = peer,
+                 .comm = comm,
+                 .stream = stream,
+                 .communicator = Find(comm)};
+    if (IsNccls(call)) {
+      return role == Role::kSender ? native().Send(buffer, count, type, peer, comm, stream)
+                                   : native().Recv(buffer, count, type, peer, comm, stream);
+    }
     OpenGroup& open = OpenGroup::OfThread();
     if (open.depth == 0) {
       return RunCalls({.calls = {std::move(call)}, .grouped = false, .others = false}, native());
@@ -372,7 +369,9 @@ class SendRecv final : public Interceptor {
   std::vector<Shared> ended_;
 };
 
+// Not in a child that was forked, whose copies of locks may be held for ever.
 void SayFarewell() {
+  if (getpid() != g_process) return;
   const auto until = std::chrono::steady_clock::now() + kLastFarewell;
   const std::vector<Shared> all = Watcher::Get().All();
   while (std::ranges::any_of(all, [](const Shared& each) { return each->HasSent(); }) &&
@@ -409,6 +408,7 @@ Options ReadOptions(Mode mode) {
 std::unique_ptr<Interceptor> NewInterceptor(Mode mode, const Native& native) {
   auto made = std::make_unique<SendRecv>(ReadOptions(mode), native);
   if (!ReadPath(SettingId::kSendrecvStats).empty()) std::atexit([] { SayCounts(""); });
+  g_process = getpid();
   std::atexit(&SayFarewell);
   SayCountsAtSignal();
   return made;
