@@ -866,38 +866,90 @@ void Processes() {
   Party(new (memory) Meeting()).Run();
 }
 
-// How long a push of 2 MiB takes while pushes of 256 MiB go the same way in another stream, these in
-// pieces, and what the pieces cost.
+// How long a push of 2 MiB takes while pushes of 256 MiB go the same way, at most four of them
+// enqueued, and what pieces of these change: in one stream; in one stream, each piece behind a wait
+// for a flag that the one before writes; in two streams in turn, each piece behind an event of the one
+// before, so that neither stream has always something that could run.
 void Fairness(const Machine& machine) {
   constexpr size_t kLarge = 256 * kMiB;
-  constexpr size_t kPushes = 60;
-  for (const size_t mib : {256, 64, 32, 16, 8, 4, 2}) {
-    std::vector<double> times;
-    machine.Wait();
-    const auto start = Clock::now();
-    std::atomic<bool> over = false;
-    // More pieces than a stream's queue has room for.
-    std::thread pushes([&] {
-      for (size_t at = 0; at < kPushes * kLarge; at += mib * kMiB) {
-        Copy(machine, 0, 0, 0, at % kLarge, mib * kMiB);
+  constexpr size_t kPushes = 300;
+  constexpr size_t kDeep = 4;
+  enum How { kOneStream, kFlags, kTwoStreams };
+  machine.On(0);
+  uint32_t* const flag = machine.flags + 256;
+  uint32_t value = 0;
+  *flag = 0;
+  cudaEvent_t behind[2];
+  cudaEvent_t pushed[kDeep];
+  for (auto& event : behind) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  for (auto& event : pushed) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  const cudaStream_t ahead = NewStreams(1, true)[0];
+  const auto push = [&](How how, size_t mib) {
+    size_t turn = 0;
+    for (size_t at = 0; at < kLarge; at += mib * kMiB, ++turn) {
+      const int which = how == kTwoStreams ? static_cast<int>(turn % 2) : 0;
+      const cudaStream_t stream = machine.gpu[0].streams[which];
+      if (how == kTwoStreams) CHECK(cudaStreamWaitEvent(stream, behind[1 - which], 0));
+      if (how == kFlags && value != 0) {
+        CHECK(cuStreamWaitValue32(stream, Pinned(flag), value, CU_STREAM_WAIT_VALUE_GEQ));
       }
-      CHECK(cudaStreamSynchronize(machine.gpu[0].streams[0]));
-      over = true;
-    });
-    machine.On(0);
-    while (!over) {
-      const auto began = Clock::now();
-      Copy(machine, 0, 0, 1, kLarge, 2 * kMiB);
-      CHECK(cudaStreamSynchronize(machine.gpu[0].streams[1]));
-      times.push_back(Seconds(began) * 1e6);
+      Copy(machine, 0, 0, which, at, mib * kMiB);
+      if (how == kTwoStreams) CHECK(cudaEventRecord(behind[which], stream));
+      if (how == kFlags) CHECK(cuStreamWriteValue32(stream, Pinned(flag), ++value, 0));
     }
-    pushes.join();
-    const double rate = static_cast<double>(kPushes) * kLarge / Seconds(start) / 1e9;
-    std::sort(times.begin(), times.end());
-    std::printf("fairness, pieces of %3zu MiB: %.0f GB/s; beside, 2 MiB in us: median %.1f, largest %.1f of %zu\n",
-                mib, rate, times.empty() ? 0.0 : times[times.size() / 2],
-                times.empty() ? 0.0 : times.back(), times.size());
+    return machine.gpu[0].streams[how == kTwoStreams ? (turn - 1) % 2 : 0];
+  };
+  struct Case {
+    How how;
+    const char* name;
+    std::vector<size_t> mib;
+    bool first;  // the small one in a stream of the highest priority
+  };
+  for (const auto& [how, name, sizes, first] :
+       {Case{kOneStream, "one stream", {256, 64, 16, 4}, false},
+        Case{kOneStream, "one stream, small first", {256, 16}, true},
+        Case{kFlags, "flags", {64, 16}, false},
+        Case{kTwoStreams, "two streams", {64, 32, 16, 8, 4}, false},
+        Case{kTwoStreams, "two streams, small first", {16}, true}}) {
+    for (const size_t mib : sizes) {
+      machine.Wait();
+      machine.On(0);
+      std::vector<double> times;
+      std::atomic<bool> over = false;
+      double seconds = 0;
+      const auto start = Clock::now();
+      std::thread pushes([&, how = how, mib = mib] {
+        machine.On(0);
+        for (size_t i = 0; i < kPushes; ++i) {
+          if (i >= kDeep) CHECK(cudaEventSynchronize(pushed[i % kDeep]));
+          CHECK(cudaEventRecord(pushed[i % kDeep], push(how, mib)));
+        }
+        over = true;
+        machine.Wait();
+        seconds = Seconds(start);
+      });
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      while (!over) {
+        const auto began = Clock::now();
+        const cudaStream_t stream = first ? ahead : machine.gpu[0].streams[4];
+        CHECK(cudaMemcpyPeerAsync(machine.gpu[1].in + kLarge, 1, machine.gpu[0].out + kLarge, 0,
+                                  2 * kMiB, stream));
+        CHECK(cudaStreamSynchronize(stream));
+        if (!over) times.push_back(Seconds(began) * 1e6);
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+      pushes.join();
+      if (times.empty()) times.push_back(0);
+      std::sort(times.begin(), times.end());
+      std::printf("fairness, %s, pieces of %3zu MiB: %.0f GB/s; beside, 2 MiB in us: median %.1f, "
+                  "nine of ten %.1f, largest %.1f, n %zu\n",
+                  name, mib, static_cast<double>(kPushes * kLarge) / seconds / 1e9,
+                  times[times.size() / 2], times[times.size() * 9 / 10], times.back(), times.size());
+    }
   }
+  CHECK(cudaStreamDestroy(ahead));
+  for (auto& event : behind) CHECK(cudaEventDestroy(event));
+  for (auto& event : pushed) CHECK(cudaEventDestroy(event));
 }
 
 // A copy within one GPU: as CUDA does it, and with the wish that it leaves the SMs alone.
@@ -921,7 +973,7 @@ void Local(const Machine& machine) {
     std::printf("local, %s, us:", name);
     for (const size_t mib : {1, 4, 16, 64, 256}) {
       const cudaStream_t stream = machine.gpu[0].streams[0];
-      const double rate = Rate(machine, 1.0, [&] { way(mib * kMiB, stream); });
+      const double rate = Rate(machine, 1.0, [&, go = &way] { (*go)(mib * kMiB, stream); });
       std::printf(" %zu MiB %.1f,", mib, 1e-3 / rate);
     }
     int sms = 0;

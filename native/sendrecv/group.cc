@@ -179,7 +179,7 @@ class BatchWork {
     Circumstances circumstances;
     bool ready = false;                 // the receiver's stream was there already
     Place place;                        // where the peer may copy from or to
-    std::optional<Staging::Room> room;  // that is taken for it
+    std::optional<Staging::Room> room;  // that the peer is told of
   };
 
   Verdict First(const Message& message, const Circumstances& circumstances) const {
@@ -203,14 +203,11 @@ class BatchWork {
     while (!end.Told() && surroundings_.moment(bytes)) {
     }
     if (!staging || verdict != Verdict::kFetch || end.Told()) return verdict;
-    Staging& memory = *message.port->staging();
-    Flag& done = end.memory().Of(end.next()).done;
-    const std::optional<Staging::Room> room =
-        memory.Take(message.bytes, done, FlagValue(end.next()));
-    if (!room) return Verdict::kNative;
-    telling->room = room;
+    const Staging& memory = *message.port->staging();
+    telling->room = memory.Find(message.bytes);
+    if (!telling->room) return Verdict::kNative;
     telling->place = {.allocation = staging->allocation,
-                      .offset = staging->offset + (room->at - memory.base())};
+                      .offset = staging->offset + (telling->room->at - memory.base())};
     return verdict;
   }
 
@@ -271,13 +268,16 @@ class BatchWork {
     ways_[index].path = pushed ? Path::kPushed : Path::kPulled;
     if (!arrived.first && !CopyHere(message, arrived, pushed, &part)) return false;
     const bool leaves = arrived.first && arrived.verdict == Verdict::kFetch;
-    const bool stages =
-        !arrived.first && pushed &&
-        HowToSend(telling.ready, telling.circumstances, surroundings_.policy) == Sending::kStaged;
-    Staging* const staging = stages && !telling.room ? message.port->staging() : nullptr;
-    if (staging != nullptr) telling.room = staging->Take(message.bytes, slot.done, part.value);
-    if (telling.room && (leaves || stages)) {
+    const bool stages = !arrived.first && pushed &&
+                        HowToSend(telling.ready && !IsBehindStaged(*message.port),
+                                  telling.circumstances, surroundings_.policy) == Sending::kStaged;
+    Staging* const staging = leaves || stages ? message.port->staging() : nullptr;
+    if (staging != nullptr && !telling.room) telling.room = staging->Find(message.bytes);
+    if (staging != nullptr && telling.room) {
+      // Not before: of a message that goes another way nobody would say that its room is free.
+      staging->Take(*telling.room, slot.done, part.value);
       part.kind = leaves ? Part::Kind::kLeft : Part::Kind::kStaged;
+      if (stages) message.port->staged = {.done = &slot.done, .value = part.value};
       if (leaves) part.from = message.address;
       part.staging = telling.room->at;
       part.before = std::move(telling.room->before);
@@ -285,6 +285,11 @@ class BatchWork {
     }
     parts_.push_back(std::move(part));
     return true;
+  }
+
+  // A receive that is there already may be in another stream than those before it.
+  static bool IsBehindStaged(const Port& port) {
+    return port.staged && !Reached(port.staged->done->load(), port.staged->value);
   }
 
   bool CopyHere(const Message& message, const Arrived& arrived, bool pushed, Part* part) {

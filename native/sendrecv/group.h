@@ -35,6 +35,8 @@ struct Port {
   LaneEnd* end = nullptr;
   // Of a sender, made when it is first needed; null: there is none.
   std::function<Staging*()> staging;
+  // What was pushed from there last: copies in the stream to the peer come after it.
+  std::optional<Staging::Before> staged;
   // Its first byte, if the peer reaches it by now.
   std::function<std::optional<Place>()> staging_place;
   // The receiver's buffer; null: it cannot be reached.

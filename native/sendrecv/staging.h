@@ -27,18 +27,24 @@ class Staging {
   struct Room {
     DeviceAddress at = 0;
     std::vector<Before> before;  // whose bytes must be there first
+    uint64_t begin = 0;          // in bytes since the first
+    uint64_t end = 0;
   };
 
   DeviceAddress base() const { return base_; }
 
-  // Room for a message until `done` reaches `value`; nothing where it is larger than all of it.
-  std::optional<Room> Take(uint64_t bytes, Flag& done, uint32_t value);
+  // Where the next message has its room; nothing where it is larger than all of it. Whoever is told
+  // of the room may yet go without.
+  std::optional<Room> Find(uint64_t bytes) const;
+  // What was found last is taken until `done` reaches `value`.
+  void Take(const Room& room, Flag& done, uint32_t value);
 
  private:
   struct Held {
-    uint64_t begin = 0;  // in bytes since the first
+    uint64_t begin = 0;
     Before message;
   };
+  bool IsInTheWay(const Held& held, uint64_t end) const { return end > held.begin + capacity_; }
 
   DeviceAddress base_;
   uint64_t capacity_;

@@ -62,12 +62,13 @@ void Watcher::Run() {
   while (!watched_.empty()) {
     const auto watched = watched_;
     lock.unlock();
-    for (const auto& each : watched) each->Watch();
+    // First, as nothing is open any more once a peer is found to be gone.
     if (CountsAreAsked()) {
       std::string open;
       for (const auto& each : watched) open += each->OpenWords();
       SayCounts(open);
     }
+    for (const auto& each : watched) each->Watch();
     lock.lock();
     changed_.wait_for(lock, kEvery, [&] { return watched_.empty(); });
   }

@@ -101,6 +101,14 @@ TEST(Group, BothSendBeforeTheyReceive) {
               {{One(kSend, 0), One(kReceive, 1)}, {One(kSend, 1), One(kReceive, 0)}}));
 }
 
+// The second receive is there before the first, in a stream of its own.
+TEST(Group, ASendDoesNotWaitForTheReceiveOfTheOneBefore) {
+  RunOften(Of(2, {{0, 0, 1, kSmall}, {0, 0, 1, kSmall}, {1, 0, 1, kLarge}},
+              {{{.stream = 0, .calls = {{kSend, 0}, {kSend, 1}}}, One(kSend, 2)},
+               {One(kReceive, 2), One(kReceive, 0), One(kReceive, 1, 1)}},
+              2));
+}
+
 TEST(Group, FromACapturedMessageOnNcclCarriesAll) {
   std::vector<Sent> messages(6, {0, 0, 1, kLarge});
   messages[2].captured = true;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -12,39 +14,59 @@ namespace {
 
 constexpr DeviceAddress kBase = 0x1000;
 
+std::optional<Staging::Room> Take(Staging& staging, uint64_t bytes, Flag& done, uint32_t value) {
+  const auto room = staging.Find(bytes);
+  if (room) staging.Take(*room, done, value);
+  return room;
+}
+
 TEST(Staging, WhoComesLaterWaitsForWhoeverIsInItsPlace) {
   Staging staging(kBase, 4096);
   std::array<Flag, 5> done = {};
-  auto room = staging.Take(2048, done[0], 1);
+  auto room = Take(staging, 2048, done[0], 1);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->at, kBase);
   EXPECT_TRUE(room->before.empty());
-  room = staging.Take(1024, done[1], 1);
+  room = Take(staging, 1024, done[1], 1);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->at, kBase + 2048);
   EXPECT_TRUE(room->before.empty());
   // 1,024 bytes are left at the end, which are not enough.
-  room = staging.Take(2048, done[2], 7);
+  room = Take(staging, 2048, done[2], 7);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->at, kBase);
   ASSERT_EQ(room->before.size(), 1U);
   EXPECT_EQ(room->before[0].done, done.data());
   EXPECT_EQ(room->before[0].value, 1U);
   done[1] = 1;
-  room = staging.Take(2048, done[3], 1);
+  room = Take(staging, 2048, done[3], 1);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->at, kBase + 2048);
   EXPECT_TRUE(room->before.empty()) << "its bytes are there";
-  room = staging.Take(4096, done[4], 1);
+  room = Take(staging, 4096, done[4], 1);
   ASSERT_TRUE(room);
   EXPECT_EQ(room->before.size(), 2U) << "all of it";
+}
+
+TEST(Staging, NobodyWaitsForWhoWentWithout) {
+  Staging staging(kBase, 4096);
+  Flag done = 0;
+  ASSERT_TRUE(staging.Find(3072));
+  auto room = Take(staging, 2048, done, 1);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->at, kBase);
+  ASSERT_EQ(staging.Find(4096)->before.size(), 1U);
+  room = staging.Find(2048);
+  ASSERT_TRUE(room);
+  EXPECT_EQ(room->at, kBase + 2048);
+  EXPECT_TRUE(room->before.empty());
 }
 
 TEST(Staging, WhatIsTooLargeHasNoRoomEver) {
   Staging staging(kBase, 4096);
   Flag done = 0;
-  EXPECT_FALSE(staging.Take(4097, done, 1));
-  EXPECT_TRUE(staging.Take(4096, done, 1));
+  EXPECT_FALSE(Take(staging, 4097, done, 1));
+  EXPECT_TRUE(Take(staging, 4096, done, 1));
 }
 
 TEST(Staging, NeverGivesAPlaceTwice) {
@@ -61,7 +83,7 @@ TEST(Staging, NeverGivesAPlaceTwice) {
   size_t waited = 0;
   for (size_t i = 0; i < done.size(); ++i) {
     const uint64_t bytes = 1 + draw() % (kCapacity / 3);
-    const auto room = staging.Take(bytes, done[i], 1);
+    const auto room = Take(staging, bytes, done[i], 1);
     ASSERT_TRUE(room);
     ASSERT_GE(room->at, kBase);
     ASSERT_LE(room->at + bytes, kBase + kCapacity);

@@ -43,6 +43,7 @@ class World {
         policy_(policy),
         machine_(options),
         next_(program.ranks),
+        pauses_(program.ranks),
         busy_(program.ranks) {
     for (size_t rank = 0; rank < program.ranks; ++rank) {
       SoftDriver& driver = machine_.Open(static_cast<int>(rank));
@@ -65,6 +66,7 @@ class World {
   void RunNext(size_t rank, Random& random, const std::function<bool(uint64_t)>& moment,
                const std::function<void()>& pause) {
     const Step& step = program_.steps[rank][next_[rank]++];
+    pauses_[rank] = pause;
     SoftDriver& driver = *drivers_[rank];
     const Stream stream = streams_[rank][step.stream];
     std::vector<Message> messages;
@@ -206,7 +208,11 @@ class World {
       const DeviceAddress base = driver.Import(*drivers_[peer], memory_[peer]);
       if (role == Role::kSender) {
         lane->staging = std::make_unique<Staging>(driver.Allocate(kStaging), kStaging);
-        port.staging = [staging = lane->staging.get()] { return staging; };
+        // As if others came just then: nothing that was seen of them before holds behind.
+        port.staging = [this, mine, staging = lane->staging.get()] {
+          pauses_[mine]();
+          return staging;
+        };
         // The peer has not mapped it when it is first asked for.
         port.staging_place = [asked = false]() mutable -> std::optional<sendrecv::Place> {
           if (!std::exchange(asked, true)) return std::nullopt;
@@ -263,8 +269,9 @@ class World {
   std::vector<DeviceAddress> memory_;
   std::vector<std::vector<Stream>> streams_;
   std::map<std::tuple<size_t, size_t, size_t>, std::unique_ptr<Lane>> lanes_;
-  std::vector<size_t> next_;  // by rank
-  std::vector<char> busy_;    // by rank: in the middle of a group
+  std::vector<size_t> next_;                   // by rank
+  std::vector<std::function<void()>> pauses_;  // by rank: of its present group
+  std::vector<char> busy_;                     // by rank: in the middle of a group
   std::mutex mutex_;
   std::map<Path, size_t> paths_;
   std::string trouble_;

@@ -399,7 +399,8 @@ class Rank {
     // The library says what it knows of each.
     if (std::getenv("NCCLTUNE_SENDRECV_SIGNAL") != nullptr) {
       for (int rank = 0; rank < options_.ranks; ++rank) kill(shared_.processes[rank], SIGUSR1);
-      sleep(1);
+      // Another that hangs asks as well: a sleep would end with its signal.
+      std::this_thread::sleep_for(std::chrono::seconds(2));
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
       std::fprintf(stderr, "rank %d: round %llu, %s, step %llu\n", rank,
