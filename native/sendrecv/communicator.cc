@@ -38,6 +38,9 @@ constexpr auto kGrace = std::chrono::seconds(1);
 // any more.
 constexpr auto kForgotten = std::chrono::seconds(10);
 constexpr int kLooks = 10;
+// Streams that wait for a peer that is gone go on then, with bytes that never came. Who asks for
+// errors has learned of it long before and given up.
+constexpr auto kRelease = std::chrono::seconds(10);
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
 constexpr auto kStuck = std::chrono::seconds(5);
 
@@ -520,10 +523,13 @@ void Communicator::Break(const std::string& why) {
   Fail(why, abi::kRemoteError);
   if (segment_ == nullptr) return;
   segment_->memory().cards[place_].gave_up.store(1);
-  for (const auto& [rank, peer] : watched_) {
-    for (const auto& [lane, name] : peer.lanes) {
-      LaneEnd(*lane, Role::kSender).Break(HasOpen(*lane));
-    }
+  for (auto& [rank, peer] : watched_) Release(peer);
+}
+
+void Communicator::Release(Watched& peer) {
+  peer.released = true;
+  for (const auto& [lane, name] : peer.lanes) {
+    LaneEnd(*lane, Role::kSender).Break(HasOpen(*lane));
   }
 }
 
@@ -560,7 +566,7 @@ void Communicator::LookAfter(bool processes) {
     bool open = false;
     for (const auto& [lane, name] : peer.lanes) {
       open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
-      LaneEnd(*lane, Role::kSender).Break(open);
+      LaneEnd(*lane, Role::kSender).GiveUp(open);
       const std::string differs = FindDisagreement(*lane);
       if (!differs.empty()) {
         Fail(std::string(name).append(": ").append(differs), abi::kInvalidUsage);
@@ -573,12 +579,16 @@ void Communicator::LookAfter(bool processes) {
 void Communicator::Watch() {
   const std::scoped_lock lock(lanes_mutex_);
   LookAfter(true);
-  if (!options_.policy.fifo && !options_.policy.graphs) return;
-  for (const auto& [rank, peer] : watched_) {
-    for (const auto& [lane, name] : peer.lanes) {
-      LaneEnd end(*lane, Role::kSender);
-      if (end.broken()) end.Release();
-    }
+  const auto now = Clock::now();
+  const bool late = std::ranges::any_of(watched_, [&](const auto& each) {
+    return !each.second.gone.empty() && now - each.second.at > kRelease;
+  });
+  const bool counted = options_.policy.fifo || options_.policy.graphs;
+  for (auto& [rank, peer] : watched_) {
+    const bool waits = !failure_.why.empty() || !peer.gone.empty();
+    if (late && waits && !peer.released) Release(peer);
+    if (!counted || !peer.released) continue;
+    for (const auto& [lane, name] : peer.lanes) LaneEnd(*lane, Role::kSender).Release();
   }
 }
 

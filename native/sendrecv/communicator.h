@@ -131,7 +131,7 @@ class Communicator {
 
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
-  // From any thread. Ends what waits for peers whose processes have ended.
+  // From any thread. What waits for peers that are gone ends after a while, if nobody else ends it.
   void Watch();
   // The messages that are not over, a line each. From any thread.
   std::string OpenWords();
@@ -166,6 +166,7 @@ class Communicator {
   struct Watched;
   bool HasGone(const Watched& peer, bool processes, std::string* why);
   void LookAfter(bool processes);
+  static void Release(Watched& peer);
   bool WaitsFor(int rank, const Watched& peer);
   Moment NewMoment();
   // An event behind all that is in the stream.
@@ -204,6 +205,7 @@ class Communicator {
     size_t place = 0;
     std::vector<std::pair<LaneMemory*, std::string>> lanes;  // with their names
     std::string gone;                                        // why it is of no use any more
+    bool released = false;                                   // what waits for it goes on
     // NCCL's messages with it.
     bool calling = false;
     std::map<Stream, Moment> native;  // behind the last of them; null: no event is

@@ -125,7 +125,11 @@ class SendRecv final : public Interceptor {
   }
 
   nccl::Result CommDestroy(nccl::Comm comm) override {
-    Bury(Take(comm));
+    const Shared communicator = Take(comm);
+    // Then there is nothing to wait for.
+    const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
+    if (failed) communicator->Break("the communicator was destroyed");
+    Bury(communicator);
     Visit(kFarewell);
     return native().CommDestroy(comm);
   }

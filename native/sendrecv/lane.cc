@@ -77,6 +77,7 @@ std::string OpenWords(const LaneMemory& lane, std::string_view name) {
 }
 
 bool HasSent(const LaneMemory& lane) {
+  if (lane.broken.load() != LaneMemory::kWhole) return false;
   return std::ranges::any_of(lane.slots, [](const Slot& slot) {
     const Word word = Word::Of(slot.word.load());
     const bool first = word.verdict == Verdict::kPull || word.verdict == Verdict::kFetch;
@@ -232,13 +233,17 @@ LaneMemory::Replayed* LaneEnd::NextReplayed() {
   return &replayed;
 }
 
-void LaneEnd::Break(bool open) {
+void LaneEnd::GiveUp(bool open) {
   uint32_t whole = LaneMemory::kWhole;
   if (open) {
     memory_.broken.store(LaneMemory::kOpen);
   } else {
     memory_.broken.compare_exchange_strong(whole, LaneMemory::kIdle);
   }
+}
+
+void LaneEnd::Break(bool open) {
+  GiveUp(open);
   for (Slot& slot : memory_.slots) {
     const uint32_t value = FlagValue(Word::Of(slot.word.load()).number) + kFarAhead;
     slot.ready.store(value);

@@ -169,8 +169,10 @@ class LaneEnd {
   bool IsDecided(uint64_t number) const;
   LaneMemory::Replayed* Answer(uint64_t number);
 
-  // All waits end, of both sides, and none begins. From any thread. `open`: although messages are
+  // No message is told of any more. From any thread, as what follows. `open`: although messages are
   // not over, or are not known to be.
+  void GiveUp(bool open);
+  // And all waits end, of both sides.
   void Break(bool open = true);
   // The same once more for the receiver's buffer, whose flags are written by whoever still runs.
   void Release();

@@ -12,7 +12,8 @@ in two communicators and two streams, every byte checked; some with memory mappe
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
 receives are done; with --graphs some of their groups are captured into CUDA graphs. Then one rank
 at a time is killed in as many programs of their own: all others must return an error within half a
-minute. What is wrong ends it with exit code 1 and the words of the program, whose seed is named.
+minute. Either takes --seconds at most. What is wrong ends it with exit code 1 and the words of the
+program, whose seed is named.
 """
 
 import argparse
@@ -86,6 +87,7 @@ def run(
     lock: threading.Lock,
 ) -> None:
     """One program to its end; what it said is added."""
+    began = time.monotonic()
     rounds = KILL_ROUNDS if "kill" in how else args.rounds
     ranks = 2 + seed % (args.ranks - 1)
     largest = (3 << 20) if seed % 4 == 0 else (1 << 20)
@@ -115,6 +117,10 @@ def run(
             total.messages["NCCL"] += rounds * MESSAGES * 2
         if told := TOLD.search(said):
             total.told_s.append(float(told[1]))
+            took = time.monotonic() - began
+            print(
+                f"killed {len(total.told_s)}: others told within {told[1]} s, {took:.1f} s in all"
+            )
         if status != 0 or "well" not in said:
             open_messages = [line for line in text.splitlines() if ": communicator " in line]
             complaint = "\n".join([*open_messages, said[-6000:]])
@@ -140,11 +146,11 @@ def until_done(args: argparse.Namespace, total: Sum) -> None:
 
 
 def kills(args: argparse.Namespace, total: Sum) -> None:
-    lock = threading.Lock()
+    lock, end = threading.Lock(), time.monotonic() + args.seconds
     with concurrent.futures.ThreadPoolExecutor(args.side_by_side) as pool:
 
         def one(seed: int) -> None:
-            if not total.wrong:
+            if not total.wrong and time.monotonic() < end:
                 run(args, seed, seed % args.side_by_side, ("kill", "allocated"), total, lock)
 
         list(pool.map(one, range(args.seed, args.seed + args.kills)))

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Communicators as they come and go: split, shrunk, aborted, in groups and in threads.
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -232,6 +236,37 @@ TEST(Comms, AnAbortAndAnEndAreLearnedOf) {
     EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) == kCudaSuccess; }));
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
   });
+}
+
+// Its bytes never come: nothing behind it in the stream runs before somebody has been told, or long
+// after.
+TEST(Comms, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
+  for (const bool asks : {true, false}) {
+    Ranks two(2);
+    two.Run(
+        [&](int rank) {
+          ncclComm_t comm = Init(two, 2, rank);
+          CUstream stream = NewStream();
+          const Pair pair = NewPair(kBytes);
+          ExchangeSome(comm, rank, 1 - rank, stream, pair);
+          if (rank == 0) {
+            ASSERT_EQ(Receive(pair.to, kBytes, 1, comm, stream), kNcclSuccess);
+          }
+          two.Meet();
+          if (rank == 1) kill(getpid(), SIGKILL);
+          std::this_thread::sleep_for(std::chrono::seconds(2));
+          EXPECT_EQ(cuStreamQuery(stream), kNotReady);
+          const auto over = [&] { return cuStreamQuery(stream) != kNotReady; };
+          if (!asks) {
+            EXPECT_TRUE(Soon(over));
+          }
+          EXPECT_TRUE(LearnsOfAnError(comm));
+          EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+          EXPECT_TRUE(Soon(over));
+          std::printf("told\n");
+        },
+        1);
+  }
 }
 
 TEST(Comms, ComeAndGoWithoutATrace) {

@@ -383,16 +383,22 @@ class Rank {
     const auto began = Clock::now();
     CUresult result = kNotReady;
     while ((result = cuStreamQuery(stream)) == kNotReady) {
-      for (ncclComm_t comm : comms_) {
-        ncclResult_t error = kNcclSuccess;
-        if (ncclCommGetAsyncError(comm, &error) != kNcclSuccess || error != kNcclSuccess) {
-          Well(error == kNcclSuccess ? kNcclSystemError : error);
-        }
-      }
+      Ask();
       if (Clock::now() - began > options_.patience) Hang(stream);
       usleep(100);
     }
     Must(result, "cuStreamQuery");
+    // Where another has given up, the stream goes on without its bytes.
+    Ask();
+  }
+
+  void Ask() {
+    for (ncclComm_t comm : comms_) {
+      ncclResult_t error = kNcclSuccess;
+      if (ncclCommGetAsyncError(comm, &error) != kNcclSuccess || error != kNcclSuccess) {
+        Well(error == kNcclSuccess ? kNcclSystemError : error);
+      }
+    }
   }
 
   [[noreturn]] void Hang(CUstream stream) {

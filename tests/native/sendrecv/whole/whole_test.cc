@@ -342,5 +342,12 @@ TEST(Whole, AnAbortEndsWaitsEverywhere) {
   }
 }
 
+TEST(Whole, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
+  const std::string output = Case("Comms.WhatWaitsForADeadRankWaitsUntilSomebodyKnows");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_EQ(Count(output, "told\n"), 2) << output;
+  EXPECT_GE(Count(output, "rank 1 has ended\n"), 2) << output;
+}
+
 }  // namespace
 }  // namespace nccltune::sendrecv
