@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the library before NCCL costs the CPU where it has nothing to do: a group of one send and
+one receive of 1 KiB, which it leaves to NCCL.
+
+    python benchmarks/sendrecv_small.py [--build build/release] [--rounds 15]
+
+Needs no GPU: CUDA is the stand-in of the tests, and the NCCL behind the library does nothing
+(benchmarks/native/idle_nccl.cc), so that what is left is the library's own. A round runs the
+program without the library, with it and `NCCLTUNE_SENDRECV=0`, and with `=1`, in processes of
+their own.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+from pathlib import Path
+
+CASES = {"without": None, "NCCLTUNE_SENDRECV=0": "0", "NCCLTUNE_SENDRECV=1": "1"}
+
+
+def nanoseconds(build: Path, mode: str | None) -> float:
+    """Of a group, in a process of its own."""
+    library = build / "native/sendrecv/libnccltune-sendrecv.so"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("NCCLTUNE_")}
+    folders = [build / "benchmarks/native/nccl", build / "tests/native/sendrecv/stand_in/cuda"]
+    env["LD_LIBRARY_PATH"] = ":".join(map(str, folders))
+    if mode is not None:
+        env |= {"LD_PRELOAD": str(library), "NCCLTUNE_SENDRECV": mode}
+        env["NCCLTUNE_SENDRECV_STATS"] = "-"
+    done = subprocess.run(
+        [build / "benchmarks/native/small_groups"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # Where the library gave up, NCCL would have been compared with itself.
+    if (mode == "1") != ("NCCL: small: " in done.stderr):
+        raise SystemExit(f"NCCLTUNE_SENDRECV={mode}: the library said: {done.stderr or 'nothing'}")
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=Path("build/release"))
+    parser.add_argument("--rounds", type=int, default=15)
+    args = parser.parse_args()
+    found: dict[str, list[float]] = {name: [] for name in CASES}
+    for _ in range(args.rounds):
+        for name, mode in CASES.items():
+            found[name].append(nanoseconds(args.build.resolve(), mode))
+    print("| | ns a group, median (min - max) |\n| --- | --- |")
+    for name, values in found.items():
+        shown = f"{statistics.median(values):.0f} ({min(values):.0f} - {max(values):.0f})"
+        print(f"| {name} | {shown} |")
+
+
+if __name__ == "__main__":
+    main()
