@@ -68,7 +68,7 @@ TEST(Group, WhatIsSentAheadIsFetched) {
     steps[1].push_back(One(kReceive, i));
   }
   const auto paths = RunOften(Of(2, messages, steps));
-  EXPECT_GT(paths.at(Path::kPulled), 100U);
+  EXPECT_GT(paths.at(Path::kPulled), 50U);
   EXPECT_GE(paths.at(Path::kStaged), paths.at(Path::kPulled));
 }
 
@@ -199,7 +199,7 @@ TEST(Group, RandomProgramsWithGraphsEndWell) {
       if (found != ran.paths.end()) (policy.graphs ? native : without) += found->second;
     }
   }
-  EXPECT_LT(native, without * 9 / 10);
+  EXPECT_LT(native, without * 24 / 25);
 }
 
 TEST(Group, RandomProgramsInPiecesEndWell) {

@@ -35,6 +35,43 @@ struct Lane {
   Port ports[2];
 };
 
+// Others come in before each operation.
+class Interrupted final : public Driver {
+ public:
+  Interrupted(Driver& driver, const std::function<void()>& pause)
+      : driver_(driver), pause_(pause) {}
+
+  Stream NewStream() override { return driver_.NewStream(); }
+  void DeleteStream(Stream stream) override { driver_.DeleteStream(stream); }
+  Event NewEvent() override { return driver_.NewEvent(); }
+  void DeleteEvent(Event event) override { driver_.DeleteEvent(event); }
+  bool Record(Event event, Stream stream) override {
+    pause_();
+    return driver_.Record(event, stream);
+  }
+  bool WaitEvent(Stream stream, Event event) override {
+    pause_();
+    return driver_.WaitEvent(stream, event);
+  }
+  bool Copy(Stream stream, DeviceAddress to, DeviceAddress from, size_t bytes) override {
+    pause_();
+    return driver_.Copy(stream, to, from, bytes);
+  }
+  bool WriteValue(Stream stream, Flag& flag, uint32_t value) override {
+    pause_();
+    return driver_.WriteValue(stream, flag, value);
+  }
+  bool WaitValue(Stream stream, Flag& flag, uint32_t value) override {
+    pause_();
+    return driver_.WaitValue(stream, flag, value);
+  }
+  bool Capturing(Stream stream) override { return driver_.Capturing(stream); }
+
+ private:
+  Driver& driver_;
+  const std::function<void()>& pause_;
+};
+
 class World {
  public:
   World(const Program& program, double possible, const Policy& policy, const SoftOptions& options)
@@ -87,7 +124,7 @@ class World {
         .moment = moment,
         .pause = pause,
         .capture =
-            [&pause, left = 40]() mutable {
+            [&pause, left = 120]() mutable {
               pause();
               return --left > 0;
             },
@@ -104,8 +141,10 @@ class World {
               return calls.empty() || NativeGroup(driver, stream, calls);
             },
     };
+    Interrupted interrupted(driver, pause);
     const Outcome outcome = RunGroup(
-        {{.messages = std::move(messages), .stream = stream, .driver = &driver}}, surroundings);
+        {{.messages = std::move(messages), .stream = stream, .driver = &interrupted}},
+        surroundings);
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);
