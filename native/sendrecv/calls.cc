@@ -78,8 +78,6 @@ nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result
   return result == abi::kSuccess ? ended : result;
 }
 
-using SmallGroup = Communicator::SmallGroup;
-
 bool IsLike(const CallGroup& group, const SmallGroup& small) {
   const Communicator* const communicator = group.calls.front().communicator.get();
   if (group.calls.size() != small.count) return false;
@@ -132,10 +130,11 @@ nccl::Result CallSmall(const CallGroup& group, const SmallGroup& small, const Na
 std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& native) {
   Communicator& communicator = *group.calls.front().communicator;
   const std::scoped_lock lock(communicator.mutex());
-  if (IsLike(group, communicator.small())) {
-    communicator.BeginAgain();
-    const nccl::Result result = CallSmall(group, communicator.small(), native);
-    communicator.EnqueuedAgain();
+  Underway& underway = communicator.underway();
+  if (IsLike(group, underway.small())) {
+    underway.BeginAgain();
+    const nccl::Result result = CallSmall(group, underway.small(), native);
+    underway.EnqueuedAgain();
     return result;
   }
   const std::optional<SmallGroup> small = SmallGroupOf(group);
@@ -143,10 +142,10 @@ std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& nativ
   std::array<int, SmallGroup::kMost> all = {};
   for (size_t i = 0; i < small->count; ++i) all[i] = small->messages[i].peer;
   const std::span<const int> peers(all.data(), small->count);
-  communicator.BeginNative(peers);
+  underway.BeginNative(peers);
   const nccl::Result result = CallSmall(group, *small, native);
-  communicator.Enqueued({.stream = small->stream, .ours = false, .native = peers});
-  communicator.Remember(*small);
+  underway.Enqueued({.stream = small->stream, .ours = false, .native = peers});
+  underway.Remember(*small);
   return result;
 }
 
@@ -170,9 +169,9 @@ class Run {
     const std::string trouble = Enqueue();
     for (size_t i = 0; i < batches_.size(); ++i) {
       // Also what was begun and not ended.
-      owners_[i]->Enqueued({.stream = batches_[i].stream,
-                            .ours = ours_.empty() || ours_[i],
-                            .native = native_peers_[i]});
+      owners_[i]->underway().Enqueued({.stream = batches_[i].stream,
+                                       .ours = ours_.empty() || ours_[i],
+                                       .native = native_peers_[i]});
     }
     // Nothing, or what NCCL says.
     return trouble.empty() ? result_ : Fail(trouble, ResultOf());
@@ -409,7 +408,7 @@ class Run {
     std::ranges::sort(turns);
     for (const size_t turn : turns) {
       const Call& call = group_.calls[turn];
-      call.communicator->BeginNative({&call.peer, 1});
+      call.communicator->underway().BeginNative({&call.peer, 1});
       Add(&native_peers_[BatchOf(call)], call.peer);
     }
     return CallNative(turns);

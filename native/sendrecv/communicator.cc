@@ -30,19 +30,10 @@ uint64_t AgreementOf(const Options& options) {
   return ContentHash(text);
 }
 
-// Between events behind messages that are NCCL's alone.
-constexpr auto kEventEvery = std::chrono::milliseconds(1);
-// What a peer did last before it was gone may be over here a moment later than there.
-constexpr auto kGrace = std::chrono::seconds(1);
-// Messages of NCCL's that no event is behind are over after this time, or their stream is not used
-// any more.
-constexpr auto kForgotten = std::chrono::seconds(10);
 constexpr int kLooks = 10;
 // Streams that wait for a peer that is gone go on then, with bytes that never came. Who asks for
 // errors has learned of it long before and given up.
 constexpr auto kRelease = std::chrono::seconds(10);
-// A context that has not done all that it had to when a peer was gone may be waiting for it.
-constexpr auto kStuck = std::chrono::seconds(5);
 
 // Another process's GPU may be out of sight; then mapping its memory will tell.
 bool CanReach(const cu::Api& api, const cu::Uuid& from, const cu::Uuid& to) {
@@ -139,6 +130,7 @@ std::shared_ptr<Communicator> Communicator::Join(std::string_view key, int rank,
   if (api == nullptr) return nullptr;
   made->driver_ = CudaDriver::OfCurrent(*api, why);
   if (made->driver_ == nullptr) return nullptr;
+  made->underway_ = std::make_unique<Underway>(*made->driver_);
   made->segment_ = Segment::Open(key, why);
   if (made->segment_ == nullptr) return nullptr;
   const auto place = made->segment_->Join(why);
@@ -227,6 +219,7 @@ Communicator::Peer* Communicator::FindPeer(int rank) {
   std::unique_ptr<Peer>& peer = peers_[rank];
   peer = Meet(rank);
   if (peer != nullptr) {
+    underway_->Meet(rank);
     const std::scoped_lock lock(lanes_mutex_);
     watched_[rank].place = peer->place;
   }
@@ -292,8 +285,8 @@ Port* Communicator::FindPort(int rank, Role role, bool make) {
     return made->place;
   };
   made->port.fifo = [made] { return made->fifo.get(); };
+  underway_->Forget();
   const std::scoped_lock lock(lanes_mutex_);
-  small_.count = 0;
   watched_.at(rank).lanes.emplace_back(lane.memory, made->port.name);
   return &made->port;
 }
@@ -389,17 +382,7 @@ bool Communicator::IsQuiet(std::span<const Stream> streams) {
       peers_, [](const auto& each) { return each.second != nullptr && each.second->HasGraphs(); });
   // When they run nobody knows.
   if (graphs) return false;
-  {
-    const std::scoped_lock lock(lanes_mutex_);
-    for (Stream stream : streams) {
-      if (IsUnknown(stream) && !driver_->Capturing(stream)) Mark(stream);
-    }
-    const auto now = Clock::now();
-    const bool unknown = std::ranges::any_of(used_, [&](const auto& each) {
-      return IsUnknown(each.first) && now - each.second.at < kForgotten;
-    });
-    if (unknown) return false;
-  }
+  if (!underway_->HasEvents(streams)) return false;
   // An event takes some microseconds in a stream that has nothing else to do.
   for (int times = 0; times < kLooks; ++times) {
     if (EverythingIsOver()) return true;
@@ -407,19 +390,8 @@ bool Communicator::IsQuiet(std::span<const Stream> streams) {
   return false;
 }
 
-bool Communicator::IsUnknown(Stream stream) const {
-  return std::ranges::any_of(watched_, [&](const auto& each) {
-    const auto found = each.second.native.find(stream);
-    return found != each.second.native.end() && found->second == nullptr;
-  });
-}
-
 bool Communicator::EverythingIsOver() {
-  const std::scoped_lock lock(lanes_mutex_);
-  if (lost_) return false;
-  const bool used = std::ranges::all_of(
-      used_, [&](const auto& each) { return driver_->HasHappened(each.second.moment.get()); });
-  return used && std::ranges::all_of(peers_, [&](const auto& each) {
+  return underway_->IsOver() && std::ranges::all_of(peers_, [&](const auto& each) {
            return each.second == nullptr ||
                   (each.second->IsOver(*driver_) && !HasSent(*each.second));
          });
@@ -440,77 +412,12 @@ bool Communicator::Close() {
   verifier_.reset();
   inbox_.reset();
   mailbox_.reset();
+  underway_->Clear();
   const std::scoped_lock lanes(lanes_mutex_);
-  used_.clear();
   watched_.clear();
-  for (Event event : idle_) driver_->DeleteEvent(event);
-  idle_.clear();
   segment_->memory().cards[place_].state.store(Card::kLeft);
   segment_.reset();
   return true;
-}
-
-void Communicator::BeginNative(std::span<const int> peers) {
-  const std::scoped_lock lock(lanes_mutex_);
-  for (const int peer : peers) {
-    const auto found = watched_.find(peer);
-    if (found != watched_.end()) found->second.calling = true;
-  }
-}
-
-Communicator::Moment Communicator::NewMoment() {
-  Event event = nullptr;
-  if (idle_.empty()) {
-    event = driver_->NewEvent();
-  } else {
-    event = idle_.back();
-    idle_.pop_back();
-  }
-  if (event == nullptr) return nullptr;
-  return {event, [this](Event unused) { idle_.push_back(unused); }};
-}
-
-void Communicator::Enqueued(const Part& part) {
-  const std::scoped_lock lock(lanes_mutex_);
-  small_.count = 0;
-  for (const int peer : part.native) {
-    const auto found = watched_.find(peer);
-    if (found == watched_.end()) continue;
-    found->second.calling = false;
-    found->second.native[part.stream] = nullptr;
-  }
-  const auto now = Clock::now();
-  const auto known = used_.find(part.stream);
-  if (!part.ours && known != used_.end() && now - known->second.at < kEventEvery) return;
-  // A graph runs when nobody knows, and its events may not be asked.
-  if (driver_->Capturing(part.stream)) {
-    for (auto& [rank, peer] : watched_) peer.native.erase(part.stream);
-    return;
-  }
-  Mark(part.stream);
-}
-
-void Communicator::Mark(Stream stream) {
-  small_.count = 0;
-  Moment moment = NewMoment();
-  if (moment == nullptr || !driver_->Record(moment.get(), stream)) {
-    lost_ = true;
-    return;
-  }
-  used_[stream] = {.moment = moment, .at = Clock::now()};
-  for (auto& [rank, peer] : watched_) {
-    const auto found = peer.native.find(stream);
-    // Also of earlier groups, behind which no event is.
-    if (found != peer.native.end() && found->second == nullptr) found->second = moment;
-  }
-}
-
-void Communicator::Remember(const SmallGroup& group) {
-  const std::scoped_lock lock(lanes_mutex_);
-  const auto used = used_.find(group.stream);
-  if (used == used_.end()) return;
-  small_ = group;
-  small_.until = used->second.at + kEventEvery;
 }
 
 void Communicator::Fail(const std::string& why, nccl::Result result) {
@@ -557,12 +464,7 @@ void Communicator::LookAfter(bool processes) {
     peer.gone += why;
     peer.at = Clock::now();
     troubled_.store(true);
-    const bool unknown =
-        std::ranges::any_of(peer.native, [](const auto& each) { return each.second == nullptr; });
-    if (unknown) peer.everything = NewMoment();
-    if (peer.everything != nullptr && !driver_->RecordAll(peer.everything.get())) {
-      peer.everything = nullptr;
-    }
+    underway_->Gone(rank);
     bool open = false;
     for (const auto& [lane, name] : peer.lanes) {
       open = open || lane->broken.load() == LaneMemory::kOpen || HasOpen(*lane);
@@ -606,26 +508,12 @@ std::string Communicator::OpenWords() {
   return words;
 }
 
-// NCCL may wait for it for ever. Of a peer that is gone.
-bool Communicator::WaitsFor(int rank, const Watched& peer) {
-  if (Clock::now() - peer.at < kGrace) return false;
-  const auto end = small_.messages.begin() + static_cast<ptrdiff_t>(small_.count);
-  const bool again =
-      again_.load(std::memory_order_acquire) &&
-      std::any_of(small_.messages.begin(), end, [&](const auto& one) { return one.peer == rank; });
-  const bool stuck = peer.everything != nullptr && Clock::now() - peer.at > kStuck &&
-                     !driver_->HasHappened(peer.everything.get());
-  return peer.calling || again || std::ranges::any_of(peer.native, [&](const auto& each) {
-           return each.second == nullptr ? stuck : !driver_->HasHappened(each.second.get());
-         });
-}
-
 Communicator::Trouble Communicator::Failure() {
   const std::scoped_lock lock(lanes_mutex_);
   LookAfter(false);
   if (segment_ == nullptr || !failure_.why.empty()) return failure_;
   for (const auto& [rank, peer] : watched_) {
-    if (!peer.gone.empty() && WaitsFor(rank, peer)) return {.why = peer.gone};
+    if (!peer.gone.empty() && underway_->WaitsFor(rank, peer.at)) return {.why = peer.gone};
   }
   return {};
 }

@@ -5,7 +5,6 @@
 #ifndef NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 #define NCCLTUNE_SENDRECV_COMMUNICATOR_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -25,6 +24,7 @@
 #include "sendrecv/nccl_api.h"
 #include "sendrecv/segment.h"
 #include "sendrecv/shares.h"
+#include "sendrecv/underway.h"
 #include "sendrecv/verify.h"
 
 namespace nccltune::sendrecv {
@@ -94,40 +94,8 @@ class Communicator {
 
   // Somebody is gone, or it has failed: noticed by the watcher, or whoever asked.
   bool troubled() const { return troubled_.load(std::memory_order_relaxed); }
-  // Before a call of NCCL with messages to or from the peer.
-  void BeginNative(std::span<const int> peers);
-  // What a group has put into a stream.
-  struct Part {
-    Stream stream = nullptr;
-    bool ours = false;            // operations of ours
-    std::span<const int> native;  // peers of messages of NCCL's
-  };
-  // So that it is known when all is over. An event behind each small message of NCCL's would make
-  // it a third slower: one in a while is recorded, behind all before it.
-  void Enqueued(const Part& part);
-
-  // A group of small messages alone, in one stream. When one like it comes again at once, which is
-  // what programs do that send small ones, nothing of it has to be looked up.
-  struct SmallGroup {
-    static constexpr size_t kMost = 16;
-    struct One {
-      int peer = 0;
-      Role role = Role::kSender;
-      uint64_t below = 0;      // bytes that are small
-      LaneEnd* end = nullptr;  // null: there is no lane yet, or never will be
-    };
-    std::array<One, kMost> messages;
-    size_t count = 0;
-    Stream stream = nullptr;
-    Clock::time_point until;
-  };
-  // The last one; of no message where it is not known any more.
-  const SmallGroup& small() const { return small_; }
-  // Behind Enqueued, which forgets it.
-  void Remember(const SmallGroup& group);
-  // Instead of BeginNative and Enqueued, for one like the last.
-  void BeginAgain() { again_.store(true, std::memory_order_release); }
-  void EnqueuedAgain() { again_.store(false, std::memory_order_release); }
+  // What is in streams.
+  Underway& underway() { return *underway_; }
 
   // From any thread, at once. All waits end, on both sides.
   void Break(const std::string& why);
@@ -158,24 +126,18 @@ class Communicator {
   int RankAt(size_t place);
   // The same, but for messages of NCCL's that no event is behind.
   bool EverythingIsOver();
-  bool IsUnknown(Stream stream) const;
   bool HasSent(const Peer& peer) const;
   bool IsInUse(uint64_t allocation) const;
-  // An event, which is used again when nobody asks for it any more.
-  using Moment = std::shared_ptr<void>;
   struct Watched;
   bool HasGone(const Watched& peer, bool processes, std::string* why);
   void LookAfter(bool processes);
   static void Release(Watched& peer);
-  bool WaitsFor(int rank, const Watched& peer);
-  Moment NewMoment();
-  // An event behind all that is in the stream.
-  void Mark(Stream stream);
   void Fail(const std::string& why, nccl::Result result);
 
   const std::string key_;
   const Options options_;
   std::unique_ptr<CudaDriver> driver_;
+  std::unique_ptr<Underway> underway_;
   std::shared_ptr<Segment> segment_;
   size_t place_ = 0;
   // Null where the system has none: then memory without a legacy handle is NCCL's.
@@ -191,27 +153,13 @@ class Communicator {
   std::vector<Event> ties_;
 
   std::mutex lanes_mutex_;
-  std::vector<Event> idle_;  // before what gives events back to it
-  struct Used {
-    Moment moment;
-    Clock::time_point at;
-  };
-  std::map<Stream, Used> used_;
-  SmallGroup small_;
-  std::atomic<bool> again_ = false;  // NCCL is called with messages of it
-  bool lost_ = false;                // nobody knows when all is over: nothing is given back
   // A peer that was met.
   struct Watched {
     size_t place = 0;
     std::vector<std::pair<LaneMemory*, std::string>> lanes;  // with their names
     std::string gone;                                        // why it is of no use any more
     bool released = false;                                   // what waits for it goes on
-    // NCCL's messages with it.
-    bool calling = false;
-    std::map<Stream, Moment> native;  // behind the last of them; null: no event is
-    // When it was gone: behind all that the context did.
-    Moment everything;
-    Clock::time_point at;
+    Clock::time_point at;                                    // when it was gone
   };
   std::map<int, Watched> watched_;  // by rank
   Trouble failure_;

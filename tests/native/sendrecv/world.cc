@@ -142,9 +142,9 @@ class World {
             },
     };
     Interrupted interrupted(driver, pause);
-    const Outcome outcome = RunGroup(
-        {{.messages = std::move(messages), .stream = stream, .driver = &interrupted}},
-        surroundings);
+    const Outcome outcome =
+        RunGroup({{.messages = std::move(messages), .stream = stream, .driver = &interrupted}},
+                 surroundings);
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);
