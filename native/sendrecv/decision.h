@@ -31,7 +31,8 @@ struct Policy {
   bool fifo = false;
   // Messages that both sides capture are copied, too, as often as their graphs run.
   bool graphs = false;
-  // Bytes that a copy engine gets at once otherwise, so that other copies come between; 0: all.
+  // Bytes that a copy engine gets at once otherwise, in two streams in turn so that other copies
+  // come between; 0: all.
   uint64_t piece = 0;
 };
 

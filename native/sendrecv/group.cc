@@ -361,7 +361,7 @@ class BatchWork {
         operation.kind == Operation::Kind::kCopy) {
       return EnqueueIn(stream, operation);
     }
-    // Events are of streams that are not the application's.
+    // Of the application's stream, the first lane's.
     const PlanStream& which = plan_.streams[operation.stream];
     Port& port = *ports_[which.lane];
     Event& joined = port.joined[which.kind];

@@ -2,6 +2,7 @@
 #include "sendrecv/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nccltune::sendrecv {
 namespace {
@@ -100,13 +101,32 @@ class Planner {
   void Send(const Part& part, size_t stream, DeviceAddress from) {
     if (!part.there) Add(Wait(stream, part, part.ready));
     if (part.again) Add(Reset(stream, part.ready));
-    const uint64_t piece = part.piece == 0 ? part.bytes : part.piece;
-    for (uint64_t at = 0; at < part.bytes; at += piece) {
-      Add(Copy(stream, part.to + at, from + at, std::min(piece, part.bytes - at)));
+    if (part.piece == 0 || part.piece >= part.bytes || part.again) {
+      Add(Copy(stream, part.to, from, part.bytes));
+    } else {
+      SendPieces(part, stream, from);
     }
     Add(Write(stream, part, part.done));
     // What was staged is over for the application before it is sent.
     if (Is(part, Part::Kind::kCopy)) Mark(stream);
+  }
+
+  // A copy engine stays with a stream as long as this has a copy that could run, so each piece is
+  // in another stream than the one before.
+  void SendPieces(const Part& part, size_t stream, DeviceAddress from) {
+    size_t beside = 0;
+    const size_t kind = stream == 0 ? PlanStream::kBeside : PlanStream::kBesideToPeer;
+    Find({.lane = part.lane, .kind = kind}, &beside);
+    size_t here = stream;
+    size_t other = beside;
+    for (uint64_t at = 0; at < part.bytes; at += part.piece) {
+      if (at > 0) {
+        std::swap(here, other);
+        AddFork(here, other);
+      }
+      Add(Copy(here, part.to + at, from + at, std::min(part.piece, part.bytes - at)));
+    }
+    if (here != stream) AddFork(stream, here);
   }
 
   void SendStaged(const Part& part) {

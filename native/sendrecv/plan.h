@@ -37,7 +37,7 @@ struct Part {
   DeviceAddress staging = 0;
   std::vector<Staging::Before> before;  // until `staging` is free
   uint64_t bytes = 0;
-  uint64_t piece = 0;  // bytes of a copy at most; 0: all of them
+  uint64_t piece = 0;  // bytes of a copy at most, but not of a graph's; 0: all of them
   bool there = false;  // `ready` was seen already
   bool again = false;  // whoever waits for a flag resets it, for the next run of the graph
   std::vector<Fifo::Chunk> chunks;
@@ -65,10 +65,11 @@ struct Operation {
 };
 
 // A lane has streams beside the application's: to its peer, where copies may wait long, to its
-// staging memory, where they wait for room only, one under capture, and one for each channel of its
+// staging memory, where they wait for room only, one under capture, for every second piece of what
+// is copied in the application's and in the one to its peer, and one for each channel of its
 // buffer.
 struct PlanStream {
-  enum Kind : size_t { kToPeer, kToStaging, kOfGraph, kToChannel };
+  enum Kind : size_t { kToPeer, kToStaging, kOfGraph, kBeside, kBesideToPeer, kToChannel };
   static constexpr size_t kKinds = kToChannel + kMostChannels;
   size_t lane = 0;
   size_t kind = kToPeer;  // kToChannel: and on

@@ -203,11 +203,12 @@ TEST(Group, RandomProgramsWithGraphsEndWell) {
 }
 
 TEST(Group, RandomProgramsInPiecesEndWell) {
-  Policy policy = kCopies;
-  policy.piece = 100;
-  for (uint64_t seed = 0; seed < 100 / kFewer; ++seed) {
+  for (uint64_t seed = 0; seed < 200 / kFewer; ++seed) {
     Random random(seed);
-    const Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    Policy policy = seed % 2 == 0 ? kCopies : kWithGraphs;
+    policy.piece = 100 + random() % 1000;
+    Program program = RandomProgram(random, 4 + random() % 25, false, kKind);
+    for (Sent& each : program.messages) each.captured = policy.graphs && random() % 4 == 0;
     const Ran ran = RunProgram(program, random, 0.8, policy);
     ASSERT_TRUE(ran.over) << "seed " << seed << "\n" << Words(program) << ran.trouble;
     ASSERT_EQ(ran.trouble, "") << "seed " << seed;

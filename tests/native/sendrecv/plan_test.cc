@@ -205,9 +205,54 @@ TEST_F(PlanTest, ACopyInPieces) {
   Part part = Of(Part::Kind::kCopy, 0, 1);
   part.bytes = 25;
   part.piece = 10;
-  EXPECT_EQ(Before({part}), "0:?ready1 0:copy2001>1001 0:copy2011>1011 0:copy2021>1021 0:=done1");
+  EXPECT_EQ(Before({part}),
+            "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:copy2021>1021 0:=done1");
+  EXPECT_EQ(After({part}), "");
   const Plan plan = MakePlan({{part}}, false);
-  EXPECT_EQ(plan.before[3].bytes, 5U);
+  EXPECT_EQ(plan.before[5].bytes, 5U);
+  const std::vector<PlanStream> streams = {{}, {.lane = 0, .kind = PlanStream::kBeside}};
+  EXPECT_TRUE(plan.streams == streams);
+}
+
+TEST_F(PlanTest, ACopyIsOverWithItsLastPiece) {
+  Part part = Of(Part::Kind::kCopy, 3, 1);
+  part.bytes = 20;
+  part.piece = 10;
+  const std::vector<Part> parts = {part, Of(Part::Kind::kCopy, 3, 2)};
+  EXPECT_EQ(Before(parts),
+            "0:?ready1 0:copy2001>1001 1:after0 1:copy2011>1011 0:after1 0:=done1 "
+            "0:?ready2 0:copy2002>1002 0:=done2");
+  EXPECT_EQ(Before(parts, true),
+            "1:after0 1:?ready1 1:copy2001>1001 2:after1 2:copy2011>1011 1:after2 1:=done1 1:mark "
+            "1:?ready2 1:copy2002>1002 1:=done2 1:mark");
+  EXPECT_EQ(After(parts, true), "1:join");
+  EXPECT_TRUE(MakePlan(parts, true).streams.back() ==
+              (PlanStream{.lane = 3, .kind = PlanStream::kBesideToPeer}));
+}
+
+TEST_F(PlanTest, WhatIsStagedIsSentInPieces) {
+  Part part = Of(Part::Kind::kStaged, 0, 1);
+  part.bytes = 25;
+  part.piece = 10;
+  EXPECT_EQ(Before({part}),
+            "1:after0 1:copy2001>3001 1:mark 2:after1 2:?ready1 2:copy3001>1001 "
+            "3:after2 3:copy3011>1011 2:after3 2:copy3021>1021 2:=done1");
+  EXPECT_EQ(After({part}), "1:join");
+}
+
+TEST_F(PlanTest, ALastPieceMayBeWhole) {
+  Part part = Of(Part::Kind::kCopy, 0, 1);
+  part.bytes = 10;
+  part.piece = 10;
+  EXPECT_EQ(Before({part}), "0:?ready1 0:copy2001>1001 0:=done1");
+}
+
+TEST_F(PlanTest, AGraphHasOneCopy) {
+  Part part = Of(Part::Kind::kCopy, 0, 1);
+  part.bytes = 25;
+  part.piece = 10;
+  part.again = true;
+  EXPECT_EQ(Before({part}), "0:?ready1 0:=ready1 0:copy2001>1001 0:=done1");
 }
 
 TEST_F(PlanTest, NothingIsNothing) {

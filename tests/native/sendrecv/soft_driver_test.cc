@@ -175,6 +175,26 @@ TEST(SoftDriver, HasOneCopyEngineForEachGpu) {
   EXPECT_TRUE(EverBothCopy(false));
 }
 
+TEST(SoftDriver, HasACopyEngineThatStaysWithAStreamThatCopies) {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SoftMachine machine({});
+    SoftDriver& driver = machine.Open(0);
+    const DeviceAddress to = Filled(driver, 0);
+    const DeviceAddress from = Filled(driver, 1);
+    const DeviceAddress last = Filled(driver, 0);
+    Stream many = driver.NewStream();
+    for (int i = 0; i < 10; ++i) driver.Copy(many, i < 9 ? to : last, from, kBytes);
+    Random random(seed);
+    while (Content(driver, to).front() == 0 && machine.Step(random)) {
+    }
+    const DeviceAddress beside = Filled(driver, 0);
+    driver.Copy(driver.NewStream(), beside, from, kBytes);
+    while (Content(driver, beside) != Bytes(kBytes, 1) && machine.Step(random)) {
+    }
+    EXPECT_EQ(Content(driver, last), Bytes(kBytes, 1)) << seed;
+  }
+}
+
 // One stream waits for what the other, made after it, writes. What is stuck then.
 std::vector<Waiting> WaitThenWrite(size_t hardware_queues, Flag& flag) {
   SoftMachine machine({.hardware_queues = hardware_queues});

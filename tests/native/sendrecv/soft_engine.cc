@@ -169,7 +169,7 @@ bool SoftEngine::Step(Random& random, Body& body) {
   if (*actor < queues_.size()) {
     Start(*queues_[*actor], random);
   } else {
-    GoOn(*streams_[*actor - queues_.size()], body);
+    GoOn(*streams_[*actor - queues_.size()], random, body);
   }
   return true;
 }
@@ -179,12 +179,10 @@ void SoftEngine::Start(Queue& queue, Random& random) {
   queue.operations.pop_front();
   StreamState& stream = *operation.stream;
   if (auto* copy = std::get_if<work::Copy>(&operation.work)) {
-    copy->pieces =
-        std::clamp<size_t>(random() % kMostPieces + 1, 1, std::max(copy->bytes, size_t{1}));
-    copy->first = random() % copy->pieces;
-    copy->backwards = random() % 2 == 0;
-    copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].push_back(&stream);
-  } else if (!std::holds_alternative<work::Kernel>(operation.work)) {
+    StartCopy(stream, *copy, random, false);
+    return;
+  }
+  if (!std::holds_alternative<work::Kernel>(operation.work)) {
     if (auto* write = std::get_if<work::WriteValue>(&operation.work)) {
       write->flag->store(write->value, std::memory_order_release);
     } else if (auto* record = std::get_if<work::Record>(&operation.work)) {
@@ -197,7 +195,17 @@ void SoftEngine::Start(Queue& queue, Random& random) {
   stream.running = std::move(operation.work);
 }
 
-void SoftEngine::GoOn(StreamState& stream, Body& body) {
+void SoftEngine::StartCopy(StreamState& stream, work::Copy copy, Random& random, bool first) {
+  copy.pieces = std::clamp<size_t>(random() % kMostPieces + 1, 1, std::max(copy.bytes, size_t{1}));
+  copy.first = random() % copy.pieces;
+  copy.backwards = random() % 2 == 0;
+  auto& engine = copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)];
+  engine.insert(first ? engine.begin() : engine.end(), &stream);
+  stream.due = kUndrawn;
+  stream.running = copy;
+}
+
+void SoftEngine::GoOn(StreamState& stream, Random& random, Body& body) {
   if (!stream.running) return;
   if (auto* kernel = std::get_if<work::Kernel>(&*stream.running)) {
     stream.in_body = true;
@@ -208,6 +216,14 @@ void SoftEngine::GoOn(StreamState& stream, Body& body) {
   if (!MovePiece(stream, std::get<work::Copy>(*stream.running))) return;
   copy_engines_[static_cast<size_t>(contexts_[stream.context].gpu)].pop_front();
   stream.running.reset();
+  Queue& queue = *stream.queue;
+  if (!queue.operations.empty() && queue.operations.front().stream == &stream) {
+    if (const auto* next = std::get_if<work::Copy>(&queue.operations.front().work)) {
+      StartCopy(stream, *next, random, true);
+      queue.operations.pop_front();
+      queue.due = kUndrawn;
+    }
+  }
   End(stream);
 }
 

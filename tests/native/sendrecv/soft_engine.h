@@ -160,7 +160,8 @@ class SoftEngine {
   uint64_t Delay(Random& random) const;
 
   void Start(Queue& queue, Random& random);
-  void GoOn(StreamState& stream, Body& body);
+  void GoOn(StreamState& stream, Random& random, Body& body);
+  void StartCopy(StreamState& stream, work::Copy copy, Random& random, bool first);
   // Moves one piece; true: that was all.
   bool MovePiece(const StreamState& stream, work::Copy& copy);
   uint8_t* FindEnd(const StreamState& stream, const work::Copy& copy, bool to);
@@ -181,7 +182,9 @@ class SoftEngine {
   std::vector<std::shared_ptr<Queue>> queues_;
   std::vector<StreamState*> streams_;
   std::map<uint64_t, std::unique_ptr<StreamState>> by_number_;
-  // For each GPU the streams whose copies its copy engine has, in order.
+  // For each GPU the streams whose copies its copy engine has, in order. It stays with a stream as
+  // long as the next of this is another copy, as a GPU's does
+  // (benchmarks/results/copy-engine-facts.md).
   std::vector<std::deque<StreamState*>> copy_engines_;
   SoftMemory memory_;
   std::vector<std::string> errors_;

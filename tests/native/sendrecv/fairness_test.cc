@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether copies of others come between the pieces of a message.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sendrecv/group.h"
+#include "sendrecv/soft_driver.h"
+
+namespace nccltune::sendrecv {
+namespace {
+
+constexpr uint64_t kMessage = 3000;
+constexpr uint64_t kOther = 10;
+
+// A sender and a receiver, and one message that is under way when a copy of another stream comes.
+class Pair {
+ public:
+  explicit Pair(uint64_t piece) { policy_.piece = piece; }
+
+  // What of the message is there when the other copy is.
+  uint64_t ArrivedWithTheOther(uint64_t seed) {
+    Random random(seed);
+    Run(Role::kReceiver, receiver_, to_);
+    Run(Role::kSender, sender_, from_);
+    while (Arrived() == 0 && machine_.Step(random)) {
+    }
+    const DeviceAddress other = receiver_.Allocate(kOther);
+    sender_.Copy(sender_.NewStream(), sender_.Import(receiver_, other), from_, kOther);
+    while (Count(other, kOther) < kOther && machine_.Step(random)) {
+    }
+    const uint64_t arrived = Arrived();
+    EXPECT_TRUE(machine_.Run(random));
+    EXPECT_EQ(Arrived(), kMessage);
+    EXPECT_TRUE(machine_.Errors().empty());
+    return arrived;
+  }
+
+ private:
+  void Run(Role role, SoftDriver& driver, DeviceAddress at) {
+    LaneEnd& end = role == Role::kSender ? sends_ : receives_;
+    Port& port = role == Role::kSender ? sender_port_ : receiver_port_;
+    port.end = &end;
+    port.resolve = [this](uint64_t, uint64_t) { return sender_.Import(receiver_, to_); };
+    port.look = [] {};
+    const Message message = {
+        .port = &port, .address = at, .bytes = kMessage, .allocation = 1, .possible = true};
+    const Surroundings surroundings = {
+        .policy = policy_,
+        .moment = [](uint64_t) { return false; },
+        .pause = [] {},
+        .capture = [] { return false; },
+        .native = [](const std::vector<std::vector<size_t>>&) { return true; },
+    };
+    const Outcome outcome = RunGroup(
+        {{.messages = {message}, .stream = driver.NewStream(), .driver = &driver}}, surroundings);
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.ways[0][0].path, Path::kPushed);
+  }
+
+  uint64_t Count(DeviceAddress at, uint64_t bytes) {
+    std::vector<uint8_t> content(bytes);
+    EXPECT_TRUE(receiver_.Read(at, content.data(), bytes));
+    return static_cast<uint64_t>(std::ranges::count(content, 1));
+  }
+  uint64_t Arrived() { return Count(to_, kMessage); }
+
+  static DeviceAddress Filled(SoftDriver& driver, uint8_t with) {
+    const DeviceAddress at = driver.Allocate(kMessage);
+    EXPECT_TRUE(driver.Write(at, std::vector<uint8_t>(kMessage, with).data(), kMessage));
+    return at;
+  }
+
+  // Sends wait for their receives: nothing is staged.
+  Policy policy_ = {.loose = true};
+  SoftMachine machine_{{.delay_bits = 0}};
+  SoftDriver& sender_ = machine_.Open(0);
+  SoftDriver& receiver_ = machine_.Open(1);
+  DeviceAddress from_ = Filled(sender_, 1);
+  DeviceAddress to_ = Filled(receiver_, 0);
+  std::unique_ptr<LaneMemory> memory_ = std::make_unique<LaneMemory>();
+  LaneEnd sends_{*memory_, Role::kSender};
+  LaneEnd receives_{*memory_, Role::kReceiver};
+  Port sender_port_;
+  Port receiver_port_;
+};
+
+TEST(Fairness, OthersComeBetweenThePiecesOfAMessage) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    EXPECT_LT(Pair(100).ArrivedWithTheOther(seed), kMessage) << seed;
+    EXPECT_EQ(Pair(0).ArrivedWithTheOther(seed), kMessage) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace nccltune::sendrecv
