@@ -42,6 +42,7 @@ struct BackendInfo {
   bool registered = false;
   bool graph = false;
   bool load = false;
+  bool traffic = false;
   bool chunk = false;
 };
 

@@ -22,6 +22,7 @@ constexpr int64_t kMostIterations = 1'000'000;
 constexpr double kLongestTimeout = 3600;
 constexpr double kLongestTarget = 60'000;
 constexpr size_t kLongestId = 200;
+constexpr int64_t kMostTraffic = int64_t{1} << 32;
 
 std::string ParseMeasure(const Value& value, int ranks, Request* request) {
   Step& step = request->step;
@@ -36,6 +37,7 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
   const Value* timeout = nullptr;
   const Value* target = nullptr;
   int64_t root = 0;
+  int64_t traffic = 0;
   int64_t rounds = request->rounds;
   int64_t first_round = 0;
   int64_t default_repeats = request->default_repeats;
@@ -55,6 +57,7 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
                             .Optional("registered", &step.registered)
                             .Optional("graph", &step.graph)
                             .Optional("load", &step.load)
+                            .Optional("traffic", &traffic, 0, kMostTraffic)
                             .Optional("rounds", &rounds, 1, kMostRounds)
                             .Optional("first_round", &first_round, 0, kMostRounds)
                             .Optional("default_repeats", &default_repeats, 1, kMostRounds)
@@ -94,6 +97,7 @@ std::string ParseMeasure(const Value& value, int ranks, Request* request) {
   request->first_round = static_cast<int>(first_round);
   request->default_repeats = static_cast<int>(default_repeats);
   step.root = static_cast<int>(root);
+  step.traffic_bytes = static_cast<size_t>(traffic);
   step.warmup = static_cast<int>(warmup);
   step.iterations = static_cast<int>(iterations);
   step.seed = static_cast<uint64_t>(seed);

@@ -41,6 +41,8 @@ struct Step {
   bool registered = false;
   bool graph = false;
   bool load = false;  // while the GPUs compute
+  // Of the messages that go round beside the calls, again and again; 0: none.
+  size_t traffic_bytes = 0;
   Choice choice;
   int warmup = 0;
   int iterations = 1;
@@ -86,6 +88,9 @@ struct RankTiming {
   // With a load: of one kernel of it, by itself and while the calls ran.
   std::optional<double> load_alone_us = std::nullopt;
   std::optional<double> load_us = std::nullopt;
+  // With traffic: of one exchange of it, by itself and while the calls ran.
+  std::optional<double> traffic_alone_us = std::nullopt;
+  std::optional<double> traffic_us = std::nullopt;
 };
 
 // Of one process.

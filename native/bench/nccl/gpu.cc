@@ -99,6 +99,34 @@ std::optional<StepError> Gpu::FeedLoad() {
 
 std::optional<StepError> Gpu::StopLoad() { return load_->Stop(); }
 
+// As many exchanges as the rank that has begun most: each waits for all ranks. The number goes by
+// the communicator of the calls, which waits for none of them.
+std::optional<StepError> Gpu::StopTraffic() {
+  uint64_t begun = 0;
+  uint64_t most = 0;
+  if (auto error = traffic_.Pause(&begun)) return error;
+  if (auto error = MostOf(begun, &most)) return error;
+  return traffic_.Finish(most);
+}
+
+std::optional<StepError> Gpu::MostOf(uint64_t mine, uint64_t* most) {
+  auto* const number = static_cast<float*>(host_);
+  *number = static_cast<float>(mine);
+  const cuda::DevicePointer at = buffers_.meeting_point();
+  if (auto error = CudaCheck(cuda_->cuMemcpyHtoDAsync_v2(at, number, sizeof *number, stream_),
+                             "copy a number")) {
+    return error;
+  }
+  if (auto error = MeetBySum()) return error;
+  if (auto error = CudaCheck(cuda_->cuMemcpyDtoHAsync_v2(number, at, sizeof *number, stream_),
+                             "copy a number")) {
+    return error;
+  }
+  if (auto error = Wait()) return error;
+  *most = static_cast<uint64_t>(*number);
+  return std::nullopt;
+}
+
 std::optional<StepError> Gpu::RecordStart() {
   return CudaCheck(cuda_->cuEventRecord(start_, stream_), "record an event");
 }
@@ -175,19 +203,21 @@ std::optional<StepError> Gpu::Close() {
   if (premul_) nccl_->ncclRedOpDestroy(premul_->op, comm());
   premul_.reset();
   buffers_.Release(comm());
+  std::optional<StepError> of_traffic = traffic_.Close();
   nccl::Comm last = comm_.exchange(nullptr);
   std::optional<StepError> error;
   if (last != nullptr) {
     error = nccl_.Check(nccl_->ncclCommDestroy(last), "end the communicator", rank_, nullptr);
   }
   Release();
-  return error;
+  return error ? error : of_traffic;
 }
 
 void Gpu::Release() {
   if (context_ == nullptr) return;
   buffers_.Release(nullptr);
   load_.reset();
+  traffic_.Release();
   if (host_ != nullptr) cuda_->cuMemFreeHost(host_);
   for (cuda::Event event : {start_, end_, done_}) {
     if (event != nullptr) cuda_->cuEventDestroy_v2(event);
@@ -200,6 +230,7 @@ void Gpu::Release() {
 void Gpu::Abort() noexcept {
   nccl::Comm last = comm_.exchange(nullptr);
   if (last != nullptr) nccl_->ncclCommAbort(last);
+  traffic_.Abort();
 }
 
 }  // namespace nccltune::bench

@@ -16,6 +16,7 @@
 #include "bench/nccl/load.h"
 #include "bench/nccl/nccl_library.h"
 #include "bench/nccl/result_check.h"
+#include "bench/nccl/traffic.h"
 #include "bench/step.h"
 
 namespace nccltune::bench {
@@ -32,7 +33,8 @@ class Gpu {
         rank_(rank),
         ranks_(ranks),
         stop_(stop),
-        buffers_(cuda, nccl, rank) {}
+        buffers_(cuda, nccl, rank),
+        traffic_(cuda, nccl, rank, ranks, stop) {}
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
@@ -83,6 +85,12 @@ class Gpu {
   std::optional<StepError> StopLoad();
   uint64_t load_kernels() const { return load_ == nullptr ? 0 : load_->ended(); }
 
+  // Messages beside it, once they are connected on all ranks.
+  Traffic& traffic() { return traffic_; }
+  std::optional<StepError> StartTraffic(size_t bytes) { return traffic_.Start(context_, bytes); }
+  // When the step's calls have ended on all ranks: ends what all have begun.
+  std::optional<StepError> StopTraffic();
+
   // For the check of a first call: spoils the result region and makes the input as it should be.
   std::optional<StepError> PrepareCheck(const Step& step);
   // Counts the wrong elements there.
@@ -101,6 +109,7 @@ class Gpu {
 
   std::optional<StepError> PollFor(cuda::Event event);
   std::optional<StepError> CallAt(const Step& step, const CallBuffers& buffers);
+  std::optional<StepError> MostOf(uint64_t mine, uint64_t* most);
   std::optional<StepError> GroupedCall(const Step& step, const CallBuffers& buffers);
   nccl::Result SendAndReceive(const Step& step, const CallBuffers& buffers);
   std::optional<StepError> MakePremul(Dtype dtype);
@@ -131,6 +140,7 @@ class Gpu {
   void* host_ = nullptr;  // pinned, kMostCheckedBytes
   std::atomic<nccl::Comm> comm_ = nullptr;
   DeviceBuffers buffers_;
+  Traffic traffic_;
   Reference reference_;
   CallLayout layout_;  // of the prepared step
   struct Premul {

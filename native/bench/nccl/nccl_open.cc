@@ -245,6 +245,7 @@ void NcclBackend::Describe(const World& world, const std::vector<Introduction>& 
   info->registered = true;
   info->graph = true;
   info->load = true;
+  info->traffic = true;
   info->chunk = interface_version_ >= 6;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace nccltune::bench {
 namespace {
@@ -12,8 +13,10 @@ using Failure = std::optional<StepError>;
 
 // A load is asked whether it needs more once in so many calls: to ask takes a microsecond.
 constexpr int kCallsPerFeed = 8;
-// A load by itself is timed for so long.
+// A load by itself is timed for so long, and traffic for so many exchanges.
 constexpr double kAloneMicroseconds = 3000;
+constexpr uint64_t kAloneExchanges = 6;
+constexpr std::chrono::microseconds kLook{50};
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -54,7 +57,17 @@ class Runner {
     outcome_->timing.rank = gpu.rank();
   }
 
-  Failure Run() { return step_.graph ? TimeGraph() : TimeCalls(); }
+  Failure Run() {
+    if (step_.graph) return TimeGraph();
+    Failure error = TimeCalls();
+    if (error && step_.traffic_bytes > 0) {
+      // What it has begun other ranks may not have, and nobody counts it any more.
+      uint64_t begun = 0;
+      gpu_.traffic().Pause(&begun);
+      error->fatal = true;
+    }
+    return error;
+  }
 
  private:
   Failure Calls(int count) {
@@ -79,10 +92,14 @@ class Runner {
     if (step_.load) {
       if (auto error = LoadAlone()) return error;
     }
+    if (step_.traffic_bytes > 0) {
+      if (auto error = TrafficAlone()) return error;
+    }
     if (auto error = MeetAll()) return error;
     const int leading = Gpu::IsSmall(step_) ? 1 : 0;
     const Clock::time_point start = Clock::now();
     const uint64_t before = gpu_.load_kernels();
+    const Traffic::Progress traffic = gpu_.traffic().progress();
     if (auto error = Calls(leading)) return error;
     if (auto error = gpu_.RecordStart()) return error;
     if (auto error = Calls(step_.iterations)) return error;
@@ -92,7 +109,8 @@ class Runner {
       outcome_->timing.load_us = PerKernel(took, gpu_.load_kernels() - before);
       if (auto error = gpu_.StopLoad()) return error;
     }
-    return KeepTimes(took, step_.iterations + leading);
+    if (auto error = KeepTimes(took, step_.iterations + leading)) return error;
+    return step_.traffic_bytes > 0 ? EndTraffic(traffic) : std::nullopt;
   }
 
   // It goes on behind.
@@ -112,6 +130,42 @@ class Runner {
     }
     outcome_->timing.load_alone_us = PerKernel(took, gpu_.load_kernels() - before);
     return std::nullopt;
+  }
+
+  // It goes on behind. With the load where there is one: what traffic is beside it is not asked.
+  Failure TrafficAlone() {
+    if (auto error = gpu_.Wait()) return error;
+    if (auto error = gpu_.StartTraffic(step_.traffic_bytes)) return error;
+    // The first ones find the links idle.
+    if (auto error = LetTrafficGo(2)) return error;
+    const Traffic::Progress before = gpu_.traffic().progress();
+    if (auto error = LetTrafficGo(before.exchanges + kAloneExchanges)) return error;
+    outcome_->timing.traffic_alone_us = PerExchange(before);
+    return std::nullopt;
+  }
+
+  Failure LetTrafficGo(uint64_t exchanges) {
+    while (gpu_.traffic().progress().exchanges < exchanges) {
+      if (auto error = gpu_.FeedLoad()) return error;
+      if (auto error = gpu_.traffic().failure()) return error;
+      std::this_thread::sleep_for(kLook);
+    }
+    return std::nullopt;
+  }
+
+  // Not before all ranks' calls have ended: they were to run beside it.
+  Failure EndTraffic(const Traffic::Progress& before) {
+    outcome_->timing.traffic_us = PerExchange(before);
+    if (auto error = gpu_.MeetBySum()) return error;
+    if (auto error = gpu_.Wait()) return error;
+    return gpu_.StopTraffic();
+  }
+
+  // Nothing: too short a time for one.
+  std::optional<double> PerExchange(const Traffic::Progress& before) {
+    const Traffic::Progress now = gpu_.traffic().progress();
+    if (now.exchanges == before.exchanges) return std::nullopt;
+    return (now.us - before.us) / static_cast<double>(now.exchanges - before.exchanges);
   }
 
   // Nothing: too short a time for one.

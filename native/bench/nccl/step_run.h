@@ -30,7 +30,7 @@ struct StepOutcome {
 //    the first launch and the polling as well.
 //
 // With a load, kernels run from before 2. to the end of 3.; how long one takes by itself is timed
-// before.
+// before. So it is with traffic, which goes on until all ranks have come to that end.
 //
 // With a graph the iterations are captured once, launched once untimed, met, and launched once
 // between the events, without a leading call; the check is a graph of its own, at the end.

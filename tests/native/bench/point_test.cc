@@ -44,6 +44,19 @@ TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
   EXPECT_NE(answer.find(R"("load_alone_us":10.0,"load_us":20.0)"), std::string::npos) << answer;
 }
 
+TEST(Point, OfTrafficTheOneThatIsSlowedDownMostCounts) {
+  RankTiming fast = {0, 10, 12, 0};
+  fast.traffic_alone_us = 700.0;
+  fast.traffic_us = 770.0;
+  RankTiming slow = {1, 10, 12, 0};
+  slow.traffic_alone_us = 600.0;
+  slow.traffic_us = 900.0;
+  const Point point = Together(Step(), {Timed({fast, slow})}, 2);
+  const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
+  EXPECT_NE(answer.find(R"("traffic_alone_us":600.0,"traffic_us":900.0)"), std::string::npos)
+      << answer;
+}
+
 TEST(Point, WhatOneRankDoesNotKnowIsNotKnown) {
   const Point point =
       Together(Step(), {Timed({{0, 10, std::nullopt, 0}}), Timed({{1, 10, 12, std::nullopt}})}, 2);

@@ -117,9 +117,12 @@ Comm::Comm(const std::string& world, int ranks, int rank)
   }
 }
 
-Comm::~Comm() {
+Comm::~Comm() { End(); }
+
+void Comm::End() {
   while (pending_ > 0) usleep(100);
   if (profiler_ != nullptr) profiler_->finalize(profiler_context_);
+  profiler_ = nullptr;
   const std::lock_guard<std::mutex> lock(tuner_mutex);
   tuner_.reset();
 }

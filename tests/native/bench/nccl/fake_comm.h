@@ -81,7 +81,11 @@ class Comm {
   nccl::Result Enqueue(Call call, cuda::Stream stream);
   nccl::Result EnqueueGroup(const std::vector<Transfer>& transfers, cuda::Stream stream);
 
-  void Abort() { aborted_ = true; }
+  // What is enqueued and has not begun does nothing; it may yet be come to.
+  void Abort() {
+    aborted_ = true;
+    End();
+  }
   nccl::Result asynchronous_error() const { return asynchronous_error_; }
 
   void Register(const void* buffer, size_t bytes) { registered_.emplace_back(buffer, bytes); }
@@ -96,6 +100,7 @@ class Comm {
     Call call;
   };
 
+  void End();
   void Decide(const Call& call, bool capturing);
   void Tell(const Call& call, int channels, host::Combination combination);
   bool IsRegistered(const void* buffer) const;
