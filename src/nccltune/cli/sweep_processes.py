@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nccltune.measure.bench import Bench, Launch
     from nccltune.measure.p2p.session import Process, Starter, Status
     from nccltune.measure.p2p.verdict import Verdict as Raced
+    from nccltune.measure.sendrecv.fairness import FairnessVerdict
     from nccltune.measure.sendrecv.verdict import Verdict as Compared
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
@@ -56,7 +57,7 @@ class Done(NamedTuple, Generic[V]):
     verdict: V
 
 
-def show_head(verdict: "Raced | Compared", name: str) -> None:
+def show_head(verdict: "Raced | Compared | FairnessVerdict", name: str) -> None:
     """The first line of a result: how many processes of a sweep called `name`, and how well one
     repeats."""
     from nccltune.cli.progress import seconds_words

@@ -2,7 +2,7 @@
 """`nccltune sweep --sendrecv`: from which size on a message is worth a copy engine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def compare(
 
     check_wanted(wanted)
     kept = UNDER_LOAD if wanted.load else SENDRECV
-    start = _starter(launch, library, wanted.seed, kept)
+    start = starter(launch, library, wanted.seed, kept)
 
     def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> Driver:
         return Driver(start, first, Runs(study, kept), wanted, told)
@@ -65,7 +65,15 @@ def compare(
     return 0
 
 
-def _starter(launch: "Launch", library: Path | None, seed: int, kept: "Kept") -> "Starter":
+def starter(
+    launch: "Launch",
+    library: Path | None,
+    seed: int,
+    kept: "Kept",
+    more: Mapping[str, str] | None = None,
+) -> "Starter":
+    """What starts the processes of a comparison, on GPUs with the variables `more`, or replays
+    them."""
     from nccltune.measure.p2p.replay import replay
     from nccltune.measure.sendrecv.preload import on_gpus
     from nccltune.measure.sendrecv.settings import check_environment
@@ -74,7 +82,7 @@ def _starter(launch: "Launch", library: Path | None, seed: int, kept: "Kept") ->
     if launch.replay is not None:
         return replay(launch.replay, seed, kept)
     check_environment(os.environ)
-    return on_gpus(launch, library or sendrecv_path())
+    return on_gpus(launch, library or sendrecv_path(), more=more)
 
 
 def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":

@@ -57,6 +57,12 @@ def ways_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="With --sendrecv: compare while the GPUs compute, as training does.",
             ),
             click.option(
+                "--fairness",
+                is_flag=True,
+                help="With --sendrecv: find the chunk that lets other messages come between the "
+                "parts of large ones, instead.",
+            ),
+            click.option(
                 "--with-nccl-tests",
                 "nccl_tests",
                 metavar="DIR",
@@ -93,15 +99,19 @@ def other_way(
     p2p, sendrecv = options.pop("p2p"), options.pop("sendrecv")
     folder, prefix = options.pop("nccl_tests"), options.pop("launch_prefix")
     library, policies = options.pop("sendrecv_library"), options.pop("policies")
-    load = options.pop("load")
+    load, fairness = options.pop("load"), options.pop("fairness")
     if prefix is not None and folder is None:
         raise InputError("is for --with-nccl-tests", where="--launch-prefix")
-    if library is not None and not sendrecv:
-        raise InputError("is for --sendrecv", where="--sendrecv-library")
-    if policies and not sendrecv:
-        raise InputError("is for --sendrecv", where="--policies")
-    if load and not sendrecv:
-        raise InputError("is for --sendrecv", where="--load")
+    for option, chosen in (
+        ("--sendrecv-library", library is not None),
+        ("--policies", policies),
+        ("--load", load),
+        ("--fairness", fairness),
+    ):
+        if chosen and not sendrecv:
+            raise InputError("is for --sendrecv", where=option)
+        if chosen and fairness and option in ("--policies", "--load"):
+            raise InputError("is not for --fairness", where=option)
     if not p2p and not sendrecv and folder is None:
         return None
     if p2p and sendrecv:
@@ -120,7 +130,7 @@ def other_way(
         if p2p:
             return _race(context, path, options, budget, rounds, manner)
         if sendrecv:
-            more = {"library": library, "policies": policies, "load": load}
+            more = {"library": library, "policies": policies, "load": load, "fairness": fairness}
             return _compare(context, path, options | more, budget, rounds, manner)
         return _drive(context, path, options, folder, prefix, budget, rounds, manner)
 
@@ -156,8 +166,11 @@ def _compare(
     rounds: int | None,
     manner: Manner,
 ) -> int:
+    from nccltune.cli.sweep_fairness import SIZES as FAIRNESS_SIZES
+    from nccltune.cli.sweep_fairness import compare_fairness
     from nccltune.cli.sweep_sendrecv import SIZES, compare
     from nccltune.measure.sendrecv.driver import NOISE_FLOOR, PAIRS, Wanted
+    from nccltune.measure.sendrecv.fairness_driver import ROUNDS, FairnessWanted
     from nccltune.model.errors import InputError
 
     if given(context, "collectives"):
@@ -179,6 +192,21 @@ def _compare(
     floor = options["gain_threshold"] if given(context, "gain_threshold") else NOISE_FLOOR
     if floor <= 0:
         raise InputError("must be above 0", where="--gain-threshold")
+    launch = launch_from({name: options[name] for name in LAUNCH})
+    library = options["library"]
+    if launch.replay is not None and library is not None:
+        raise InputError("is not for a replay", where="--sendrecv-library")
+    if options["fairness"]:
+        low, high = sizes_from(options["sizes"] if given(context, "sizes") else FAIRNESS_SIZES)
+        fair = FairnessWanted(
+            low,
+            high,
+            rounds=rounds or ROUNDS,
+            noise_floor=floor,
+            budget_s=budget,
+            seed=options["seed"],
+        )
+        return compare_fairness(path, launch, library, fair, manner)
     low, high = sizes_from(options["sizes"] if given(context, "sizes") else SIZES)
     wanted = Wanted(
         low,
@@ -190,10 +218,6 @@ def _compare(
         budget_s=budget,
         seed=options["seed"],
     )
-    launch = launch_from({name: options[name] for name in LAUNCH})
-    library = options["library"]
-    if launch.replay is not None and library is not None:
-        raise InputError("is not for a replay", where="--sendrecv-library")
     return compare(path, launch, library, wanted, manner)
 
 

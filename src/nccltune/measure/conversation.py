@@ -16,7 +16,8 @@ LASTING_ERRORS = frozenset({"wrong", "timeout", "nccl", "cuda", "memory", "unsup
 
 class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     """Time every (size, choice) once in each of `rounds` shuffled rounds, the default
-    `default_repeats` times; with `load` while the GPUs compute."""
+    `default_repeats` times; with `load` while the GPUs compute, with `traffic` while messages of so
+    many bytes go round."""
 
     id: int
     collective: Collective
@@ -29,6 +30,7 @@ class Measure(msgspec.Struct, kw_only=True, tag_field="op", tag="measure"):
     registered: bool = False
     graph: bool = False
     load: bool = False
+    traffic: int = 0
     rounds: int = 1
     first_round: int = 0
     default_repeats: int = 2
@@ -79,6 +81,7 @@ class Abilities(msgspec.Struct, frozen=True):
     registered: bool = False
     graph: bool = False
     load: bool = False
+    traffic: bool = False
     chunk: bool = False
 
 
@@ -131,7 +134,8 @@ class PointError(msgspec.Struct, frozen=True):
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One timing, or why there is none. `time_us` is the slowest rank's, of one iteration;
-    `load_us` and `load_alone_us` are of one kernel of a load, while the calls ran and by itself."""
+    `load_us` and `load_alone_us` are of one kernel of a load, while the calls ran and by itself;
+    `traffic_us` and `traffic_alone_us` the same of one exchange of traffic."""
 
     id: int = 0
     bytes: int
@@ -146,6 +150,8 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     host_us: float | None = None
     load_alone_us: float | None = None
     load_us: float | None = None
+    traffic_alone_us: float | None = None
+    traffic_us: float | None = None
     wrong: int | None = None
     error: PointError | None = None
 

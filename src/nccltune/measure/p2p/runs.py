@@ -46,13 +46,16 @@ class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One timing in a process of its own settings. `process` counts starts over the study's life,
     `repeat` timings of one call in it; `time_us` is of one call, None where `error` says why.
     `load` is what the GPUs computed meanwhile, None for nothing; `load_slower` by how much that
-    took longer beside the call (1.2 is 20 %)."""
+    took longer beside the call (1.2 is 20 %). `traffic` are the bytes of messages that went round
+    meanwhile, None for none; `traffic_us` is of one exchange of them, `traffic_alone_us` before the
+    calls began."""
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
     study: str
     process: int
     settings: dict[str, int | str]
     load: str | None = None
+    traffic: int | None = None
     collective: Collective
     bytes: int
     dtype: str
@@ -63,6 +66,8 @@ class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     iterations: int | None = None
     time_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
     load_slower: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    traffic_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    traffic_alone_us: Annotated[float, msgspec.Meta(gt=0)] | None = None
     wrong: int | None = None
     error: str | None = None
     source: Source
@@ -71,8 +76,9 @@ class P2pSample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A process that came to its end. `session` counts starts of `nccltune`: defaults of another
-    one are not beside it. `look` marks the first one of all, which is not compared. `load` is as in
-    its timings; `carried` counts messages by who carried them, where a library before NCCL tells.
+    one are not beside it. `look` marks the first one of all, which is not compared. `load` and
+    `traffic` are as in its timings; `carried` counts messages by who carried them, where a library
+    before NCCL tells.
     """
 
     schema_version: int = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
@@ -80,6 +86,7 @@ class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     session: int
     settings: dict[str, int | str] = {}
     load: str | None = None
+    traffic: int | None = None
     look: bool = False
     effective: Effective | None = None
     carried: dict[str, int] | None = None
@@ -89,14 +96,16 @@ class P2pRun(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Run:
-    """A process with what it measured: by call the median time in us of one call, and by how much
-    a load was slower beside it."""
+    """A process with what it measured: by call the median time in us of one call, by how much a
+    load was slower beside it, and the time of an exchange of traffic beside and before it."""
 
     process: int
     session: int
     settings: Settings
     times_us: Mapping[Call, float]
     loads_slower: Mapping[Call, float] = field(default_factory=dict)
+    traffic_us: Mapping[Call, float] = field(default_factory=dict)
+    traffic_alone_us: Mapping[Call, float] = field(default_factory=dict)
     effective: Effective | None = None
     carried: Mapping[str, int] | None = None
     seconds: float = 0.0
@@ -150,6 +159,8 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
     """A process from its lines. A wrong result makes the process one that failed."""
     by_call: dict[Call, list[float]] = defaultdict(list)
     loads: dict[Call, list[float]] = defaultdict(list)
+    beside: dict[Call, list[float]] = defaultdict(list)
+    alone: dict[Call, list[float]] = defaultdict(list)
     error = line.error
     for sample in samples:
         call = (sample.collective, sample.bytes)
@@ -159,18 +170,27 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
             by_call[call].append(sample.time_us)
             if sample.load_slower is not None:
                 loads[call].append(sample.load_slower)
+            if sample.traffic_us is not None and sample.traffic_alone_us is not None:
+                beside[call].append(sample.traffic_us)
+                alone[call].append(sample.traffic_alone_us)
     return Run(
         process=line.process,
         session=line.session,
         settings=Settings.of(line.settings),
-        times_us={call: median(values) for call, values in by_call.items()},
-        loads_slower={call: median(values) for call, values in loads.items()},
+        times_us=_medians(by_call),
+        loads_slower=_medians(loads),
+        traffic_us=_medians(beside),
+        traffic_alone_us=_medians(alone),
         effective=line.effective,
         carried=line.carried,
         seconds=line.seconds,
         look=line.look,
         error=error,
     )
+
+
+def _medians(values: Mapping[Call, list[float]]) -> dict[Call, float]:
+    return {call: median(found) for call, found in values.items()}
 
 
 def sample_of(
@@ -187,6 +207,7 @@ def sample_of(
         process=process,
         settings=settings.recorded,
         load=COMPUTE if request.load else None,
+        traffic=request.traffic or None,
         collective=request.collective,
         bytes=point.bytes,
         dtype=dtype,
@@ -197,6 +218,8 @@ def sample_of(
         iterations=point.iterations,
         time_us=point.time_us,
         load_slower=slower,
+        traffic_us=point.traffic_us,
+        traffic_alone_us=point.traffic_alone_us,
         wrong=point.wrong,
         error=point.error.kind if point.error else None,
         source=Source(

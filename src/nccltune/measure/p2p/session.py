@@ -88,6 +88,11 @@ class Session:
             raise PlatformError(
                 "the bench cannot compute beside the calls here", hint="leave --load out"
             )
+        if workload.traffic and not self.hello.can.traffic:
+            raise PlatformError(
+                "the bench cannot keep messages going beside the calls here",
+                hint="leave --fairness out",
+            )
         self.spent_s = 0.0
         self.processes = 0
         self.known = 0
@@ -176,6 +181,7 @@ class Session:
             session=self._session,
             settings=settings.recorded,
             load=COMPUTE if self.workload.load else None,
+            traffic=self.workload.traffic or None,
             look=look,
             effective=made,
             carried=dict(carried) if carried is not None else None,

@@ -26,15 +26,20 @@ _GUESS_US = 10.0
 _GUESS_BYTES_PER_US = 100e3
 """A call before anything is known of it, on NVLink: the first process only looks."""
 _TIMEOUT_S = 60.0
+_TRAFFIC_TARGET_US = 5000.0
+_TRAFFIC_MOST_ITERATIONS = 100
+"""Beside traffic a timing is as long as several of its exchanges, which calls come between."""
 
 Call = tuple[Collective, int]
 
 
 class Workload(NamedTuple):
-    """Sizes in bytes by collective; with `load` they are timed while the GPUs compute."""
+    """Sizes in bytes by collective; with `load` they are timed while the GPUs compute, with
+    `traffic` while messages of so many bytes go round."""
 
     sizes: Mapping[Collective, Sequence[int]]
     load: bool = False
+    traffic: int = 0
 
     def calls(self) -> Iterator[Call]:
         """Every call."""
@@ -45,12 +50,14 @@ class Workload(NamedTuple):
     def requests(self, known_us: Mapping[Call, float], seed: int) -> Iterator[Measure]:
         """What to ask of the bench. `known_us` says how long a call takes, which decides how many
         of them make one timing: the same in every process, so that they can be compared."""
+        target_us = _TRAFFIC_TARGET_US if self.traffic else TARGET_US
+        most = _TRAFFIC_MOST_ITERATIONS if self.traffic else MOST_ITERATIONS
         for collective, sizes in self.sizes.items():
             dtype, redop, root = conditions(collective)
             grouped: dict[int, list[int]] = {}
             for size in sizes:
                 call_us = known_us.get((collective, size), _GUESS_US + size / _GUESS_BYTES_PER_US)
-                wanted = min(max(round(TARGET_US / call_us), _LEAST_ITERATIONS), MOST_ITERATIONS)
+                wanted = min(max(round(target_us / call_us), _LEAST_ITERATIONS), most)
                 grouped.setdefault(wanted, []).append(size)
             for repeat in range(REPEATS):
                 for iterations, group in grouped.items():
@@ -63,6 +70,7 @@ class Workload(NamedTuple):
                         redop=redop or "sum",
                         root=root or 0,
                         load=self.load,
+                        traffic=self.traffic,
                         first_round=repeat,
                         default_repeats=1,
                         warmup=_WARMUP if repeat else _FIRST_WARMUP,
@@ -89,17 +97,20 @@ def workload(
     able: Sequence[str],
     elsewhere: Sequence[Collective] = ELSEWHERE,
     *,
+    factor: int = 2,
     load: bool = False,
+    traffic: int = 0,
 ) -> Workload:
-    """Send/recv from `low` to `high` bytes by powers of two, the collectives `elsewhere` (as far as
-    the bench is able) by powers of four; with `load` while the GPUs compute."""
-    raced = _sizes(low, high, 2, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
+    """Send/recv from `low` to `high` bytes by powers of `factor`, the collectives `elsewhere` (as
+    far as the bench is able) by powers of four; with `load` while the GPUs compute, with `traffic`
+    while messages of so many bytes go round."""
+    raced = _sizes(low, high, factor, _VECTOR_BYTES if low >= _VECTOR_BYTES else _ELEMENT_BYTES)
     found = {RACED: raced}
     for collective in elsewhere:
         if collective.value in able:
             step = ranks * _VECTOR_BYTES if collective is Collective.ALLTOALL else _VECTOR_BYTES
             found[collective] = _sizes(max(low, step), max(high, step), 4, step)
-    return Workload(found, load)
+    return Workload(found, load, traffic)
 
 
 def _sizes(low: int, high: int, factor: int, step: int) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries the comparison out: what the order asks for is run by the session."""
+"""The comparison of NCCL with copy engines by size."""
 
 import math
 import time
@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nccltune.analyze.stats import MIN_ROUNDS
+from nccltune.measure.conversation import Hello
 from nccltune.measure.p2p.board import Board
 from nccltune.measure.p2p.runs import COMPUTE, Runs
-from nccltune.measure.p2p.session import OutOfBudgetError, Process, Session, Starter, Status
-from nccltune.measure.p2p.settings import Settings
-from nccltune.measure.p2p.workload import workload
+from nccltune.measure.p2p.session import Process, Starter, Status
+from nccltune.measure.p2p.workload import Workload, workload
+from nccltune.measure.sendrecv.comparison import Comparison
 from nccltune.measure.sendrecv.order import Order
 from nccltune.measure.sendrecv.settings import check_sizes, policies
 from nccltune.measure.sendrecv.verdict import (
@@ -23,7 +24,7 @@ from nccltune.measure.sendrecv.verdict import (
     policy_points,
     proof_gain,
 )
-from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.errors import InputError
 
 PAIRS = 6
 LEAST_PAIRS = MIN_ROUNDS
@@ -53,10 +54,9 @@ def check_wanted(wanted: Wanted) -> None:
         raise InputError(f"{LEAST_PAIRS} pairs at least tell their own noise", where="--rounds")
 
 
-class Driver:
-    """One comparison in one study. `first` is a running process of NCCL alone, whose hello said
-    what this machine is; `now` is a clock in seconds. Raises InputError for what is wanted but
-    cannot be, PlatformError for several nodes."""
+class Driver(Comparison[Order, Verdict]):
+    """The comparison of NCCL with copy engines by size. Raises InputError for what is wanted but
+    cannot be."""
 
     def __init__(
         self,
@@ -68,58 +68,19 @@ class Driver:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        hello = first.hello
         check_wanted(wanted)
-        if hello.nodes > 1:
-            raise PlatformError(
-                f"copy engines reach the GPUs of one node; this bench is on {hello.nodes}",
-                hint="measure on one node: a threshold holds for all that are alike",
-            )
         self._wanted = wanted
         self._floor = math.log1p(wanted.noise_floor)
-        self._told = told
-        self._session = Session(
+        super().__init__(
             start,
             first,
             runs,
-            workload(
-                wanted.low,
-                wanted.high,
-                hello.ranks,
-                hello.can.collectives,
-                elsewhere=(),
-                load=wanted.load,
-            ),
+            self._workload,
+            told,
             seed=wanted.seed,
             budget_s=wanted.budget_s,
-            retry=True,
             now=now,
         )
-        self._order = self._new_order()
-
-    @property
-    def order(self) -> Order:
-        """What has run and what comes next."""
-        return self._order
-
-    @property
-    def seconds_to_come(self) -> float:
-        """About how long it takes from here."""
-        return self._order.still_to_start() * self._session.expected_s
-
-    def run(self) -> Verdict:
-        """Compare until it is decided or the budget is spent. What is measured is in the study when
-        this returns or raises."""
-        try:
-            if self._session.look_around():
-                self._order = self._new_order()
-            for settings in self._order.steps():
-                for run in self._session.run(settings):
-                    self._order.board.add(run)
-                self._tell(settings)
-        except OutOfBudgetError:
-            return self.verdict("budget")
-        return self.verdict("done")
 
     def verdict(self, reason: str) -> Verdict:
         """What can be said so far."""
@@ -139,7 +100,7 @@ class Driver:
             champion=champion,
             proof=proof_gain(order, decision.from_bytes),
             failed={item.label: text for item, text in order.board.failed.items()},
-            carried=carried(order),
+            carried=carried(order.board),
             noise=order.board.noise(order.board.calls),
             nodes=session.hello.nodes,
             ranks=session.hello.ranks,
@@ -149,6 +110,16 @@ class Driver:
             replay=session.hello.replay,
         )
 
+    def _workload(self, hello: Hello) -> Workload:
+        return workload(
+            self._wanted.low,
+            self._wanted.high,
+            hello.ranks,
+            hello.can.collectives,
+            elsewhere=(),
+            load=self._wanted.load,
+        )
+
     def _new_order(self) -> Order:
         return Order(
             Board(list(self._session.workload.calls())),
@@ -156,18 +127,4 @@ class Driver:
             lambda: leader(self._order, self._floor),
             pairs=self._wanted.pairs,
             seed=self._wanted.seed,
-        )
-
-    def _tell(self, settings: Settings) -> None:
-        score = self._order.board.score(settings)
-        self._told(
-            Status(
-                spent_s=self._session.spent_s,
-                left_s=self.seconds_to_come,
-                processes=self._session.processes,
-                known=self._session.known,
-                stage=self._order.stage,
-                settings=settings,
-                gain=math.exp(score.gain) if score.n else None,
-            )
         )

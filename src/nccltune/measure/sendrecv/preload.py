@@ -20,6 +20,12 @@ SENDRECV = Kept("sendrecv", "comparison of NCCL with copy engines", "--sendrecv"
 UNDER_LOAD = Kept(
     "sendrecv-load", "comparison of NCCL with copy engines under load", "--sendrecv --load"
 )
+BESIDE_TRAFFIC = Kept(
+    "sendrecv-fairness", "comparison of chunks beside traffic", "--sendrecv --fairness"
+)
+CONNECTIONS = {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}
+"""Streams that share a connection wait for each other, and with traffic in one of them ranks could
+wait in a circle; the library asks for as many where it is loaded with the program."""
 BY_COPY_ENGINE = "copy engine"
 """How the library's words for a message of a copy engine begin."""
 _WARNING = re.compile(r"nccltune sendrecv WARN (.+)")
@@ -46,10 +52,17 @@ class _Running:
         return self._bench.measure(request)
 
 
-def on_gpus(launch: Launch, library: Path, *, program: Sequence[str] | None = None) -> Starter:
+def on_gpus(
+    launch: Launch,
+    library: Path,
+    *,
+    program: Sequence[str] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Starter:
     """A starter of `nccltune-bench` as `launch` says, with `library` before its NCCL unless the
-    settings are the default; `program` stands in for the bench. What NCCL it is the first process
-    tells, which is to be a default. Raises InputError for a library that is not there."""
+    settings are the default; `program` stands in for the bench, `more` are variables for all. What
+    NCCL it is the first process tells, which is to be a default. Raises InputError for a library
+    that is not there."""
     if not library.is_file():
         raise InputError(
             "no such library",
@@ -59,13 +72,14 @@ def on_gpus(launch: Launch, library: Path, *, program: Sequence[str] | None = No
         )
     library = library.absolute()
     nccl: str | None = str(launch.nccl) if launch.nccl is not None else None
+    always = dict(more or {})
 
     @contextlib.contextmanager
     def start(settings: Settings, process: int) -> Iterator[Process]:  # noqa: ARG001
         nonlocal nccl
         if settings == DEFAULT:
             # A shell that has the library in all its programs is still to measure NCCL alone.
-            with Bench(launch, program=program, settings={ON: "0"}) as bench:
+            with Bench(launch, program=program, settings={**always, ON: "0"}) as bench:
                 nccl = nccl or bench.hello.nccl.path
                 yield _Running(bench)
             return
@@ -73,7 +87,7 @@ def on_gpus(launch: Launch, library: Path, *, program: Sequence[str] | None = No
             counts = Path(name) / "messages"
             # The bench opens NCCL by its path and asks that object alone: the library is that
             # path, and preloaded besides, as programs have it that are linked with NCCL.
-            variables = {**preloaded(library, nccl, os.environ), **settings.environment}
+            variables = {**always, **preloaded(library, nccl, os.environ), **settings.environment}
             variables["NCCLTUNE_SENDRECV_STATS"] = str(counts)
             ours = launch._replace(nccl=library)
             with Bench(ours, program=program, settings=variables) as bench:

@@ -27,6 +27,8 @@ DEFAULT_FROM = 2 << 20
 LEAST_FROM = 4 << 10
 MOST_FROM = 1 << 30
 """Default and legal values of `FROM`, in bytes."""
+FAIR_CHUNKS = (64 << 20, 32 << 20, 16 << 20, 8 << 20)
+"""What is tried so that other messages come between those of large ones."""
 _DEFAULT_BUFFER = 64 << 20
 _CHUNKS = (16 << 20, 64 << 20, 128 << 20)
 _STEPS = (2, 4, 8)
@@ -35,6 +37,11 @@ _CHANNELS = (1, 4)
 
 COPY_ENGINE = Settings.of({ON: 1, FROM: LEAST_FROM})
 """Every size by copy engine, so that the curve of each of the two is known."""
+
+
+def chunks() -> list[Settings]:
+    """Every size by copy engine, in chunks."""
+    return [Settings.of({**COPY_ENGINE.recorded, CHUNK: chunk}) for chunk in FAIR_CHUNKS]
 
 
 def policies() -> list[Settings]:
@@ -81,15 +88,20 @@ def _value(name: str, value: int | str) -> str:
 def check_sizes(low: int, high: int) -> None:
     """Raise InputError for sizes that can tell nothing of the threshold: it is one of them, and the
     default is to be compared with."""
-    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
-    if low < LEAST_FROM or high > MOST_FROM:
-        raise InputError(f"a threshold is {bounds}, and so are sizes", where="--sizes")
+    check_bounds(low, high)
     if not low <= DEFAULT_FROM <= high:
         raise InputError(
             f"must have the default threshold, {format_bytes(DEFAULT_FROM)}, among them",
             where="--sizes",
             hint="leave out --sizes, or write 256K-64M",
         )
+
+
+def check_bounds(low: int, high: int) -> None:
+    """Raise InputError for sizes that the library never gives to copy engines."""
+    bounds = f"{format_bytes(LEAST_FROM)} to {format_bytes(MOST_FROM)}"
+    if low < LEAST_FROM or high > MOST_FROM:
+        raise InputError(f"a threshold is {bounds}, and so are sizes", where="--sizes")
 
 
 def check_environment(environment: Mapping[str, str]) -> None:

@@ -219,10 +219,10 @@ def proof_gain(order: Order, from_bytes: int | None) -> Gain | None:
     return Gain(*pooled(order.board, gains, taken).ratio) if gains and taken else None
 
 
-def carried(order: Order) -> dict[str, int] | None:
+def carried(board: Board) -> dict[str, int] | None:
     """Messages of copy engines without a policy by who carried them, over all their starts; None
     where nothing counted them."""
-    counted = [run.carried for run in order.board.of(COPY_ENGINE) if run.carried is not None]
+    counted = [run.carried for run in board.of(COPY_ENGINE) if run.carried is not None]
     if not counted:
         return None
     total: dict[str, int] = {}

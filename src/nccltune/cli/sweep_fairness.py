@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nccltune sweep --sendrecv --fairness`: whether copies are to be cut so that other messages come
+between."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nccltune.cli.env_sendrecv import CONF
+from nccltune.cli.manner import Manner
+from nccltune.cli.output import hanging, next_step, print_json, stdout
+from nccltune.cli.sweep_processes import Told, Way, run_in_study, show_head
+from nccltune.cli.sweep_sendrecv import starter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nccltune.measure.bench import Launch
+    from nccltune.measure.p2p.session import Process, Status
+    from nccltune.measure.p2p.verdict import Gain
+    from nccltune.measure.sendrecv.fairness import Candidate, FairnessVerdict
+    from nccltune.measure.sendrecv.fairness_driver import FairnessDriver, FairnessWanted
+    from nccltune.model.platform import Platform
+    from nccltune.model.study import Study
+
+SIZES = "256K-16M"
+"""What is compared where nobody says: by powers of eight, with 2 MiB among them."""
+_INDENT = 11
+_NAME = 16
+
+
+def compare_fairness(
+    path: Path, launch: "Launch", library: Path | None, wanted: "FairnessWanted", manner: Manner
+) -> int:
+    """Compare chunks beside traffic into the study at `path`; the exit code."""
+    import os
+
+    from nccltune.measure.p2p.runs import Runs
+    from nccltune.measure.sendrecv.fairness_driver import FairnessDriver, check_fairness_wanted
+    from nccltune.measure.sendrecv.preload import BESIDE_TRAFFIC, CONNECTIONS
+
+    check_fairness_wanted(wanted)
+    more = {name: value for name, value in CONNECTIONS.items() if name not in os.environ}
+    start = starter(launch, library, wanted.seed, BESIDE_TRAFFIC, more)
+
+    def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> FairnessDriver:
+        return FairnessDriver(start, first, Runs(study, BESIDE_TRAFFIC), wanted, told)
+
+    way = Way(
+        name="fairness",
+        driver=driver,
+        show_plan=lambda platform, study, first: _show_plan(
+            platform, driver(study, first), manner.as_json
+        ),
+        warn=lambda _: None,
+        words=_words,
+        write=lambda study, verdict: _write(study, verdict, manner),
+    )
+    done = run_in_study(path, launch, start, way, manner)
+    if isinstance(done, int):
+        return done
+    kept = _keep(done.study, done.platform, done.verdict)
+    if manner.as_json:
+        print_json(done.verdict)
+    else:
+        _show(done.verdict, done.study, kept)
+    return 0
+
+
+def _write(study: "Study", verdict: "FairnessVerdict", manner: Manner) -> "FairnessVerdict":
+    import msgspec
+
+    from nccltune.measure.sendrecv.preload import BESIDE_TRAFFIC
+
+    verdict = msgspec.structs.replace(verdict, command=manner.again)
+    study.write_json(study.path / f"{BESIDE_TRAFFIC.name}.json", verdict)
+    return verdict
+
+
+def _keep(study: "Study", platform: "Platform", verdict: "FairnessVerdict") -> str | None:
+    """Add a recommended chunk to the lines to deploy; why not, where these are of another kind."""
+    from nccltune.formats.nccl_conf import read_conf, render_conf
+    from nccltune.measure.sendrecv.settings import ON, POLICY
+
+    if not verdict.settings:
+        return None
+    path = study.path / CONF
+    values = read_conf(path) if path.is_file() else {}
+    for name in (ON, POLICY):
+        if name in values:
+            return f"{CONF} says {name}={values[name]}, with which a chunk is something else"
+    values |= {name: str(value) for name, value in verdict.settings.items()}
+    study.write_text(path, render_conf(values, _comments(platform, verdict, values)))
+    return None
+
+
+def _comments(
+    platform: "Platform", verdict: "FairnessVerdict", values: dict[str, str]
+) -> Iterator[str]:
+    from nccltune.measure.sendrecv.settings import MEANING
+
+    origin = f"replay of {platform.replay}" if platform.replay else platform.title
+    yield f"Settings of the library before NCCL by nccltune: {origin}"
+    yield f"Beside traffic: {verdict.why}"
+    for name in values:
+        if name in MEANING:
+            yield f"{name}: {MEANING[name]}"
+
+
+def _show_plan(platform: "Platform", driver: "FairnessDriver", as_json: bool) -> None:
+    from rich.markup import escape
+
+    from nccltune.cli.progress import seconds_words
+    from nccltune.measure.sendrecv.settings import label
+
+    order = driver.order
+    if as_json:
+        print_json(
+            {
+                "platform": platform,
+                "rounds": order.rounds,
+                "chunks": [settings.recorded for settings in order.chunks],
+                "processes": order.still_to_start(),
+                "total_seconds": driver.seconds_to_come,
+            }
+        )
+        return
+    out = stdout()
+    out.print(f"platform   {escape(platform.title)}")
+    names = ", ".join(["native", "copy engine", *(label(item) for item in order.chunks)])
+    hanging(out, "rounds     ", _INDENT, f"{order.rounds} of {names}")
+    out.print(
+        f"Would start about {order.still_to_start()} processes: some "
+        f"{seconds_words(driver.seconds_to_come)}. Nothing was measured or written."
+    )
+
+
+def _words(status: "Status") -> str:
+    from nccltune.cli.progress import seconds_words
+    from nccltune.measure.sendrecv.settings import label
+
+    return (
+        f"{status.stage:<9}process {status.processes + status.known}  {label(status.settings)}  "
+        f"{seconds_words(status.left_s)} left"
+    )
+
+
+def _show(verdict: "FairnessVerdict", study: "Study", not_kept: str | None) -> None:
+    from rich.markup import escape
+
+    out = stdout()
+    show_head(verdict, "fairness")
+    for name, value in verdict.settings.items():
+        out.print(f"set        [bold green]{name}={value}[/bold green]")
+    label = {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value)
+    if label is not None:
+        hanging(out, f"{label:<{_INDENT}}", _INDENT, verdict.why)
+    else:
+        hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
+    if verdict.candidates:
+        _times(out, verdict)
+        _gains(out, verdict)
+    for name, why in verdict.failed.items():
+        out.print(f"[yellow]failed[/yellow]     {escape(name)}: {escape(why)}")
+    if verdict.carried is not None:
+        ways = ", ".join(f"{way} {messages}" for way, messages in verdict.carried.items())
+        hanging(out, "messages   ", _INDENT, ways)
+    if not_kept is not None:
+        hanging(out, "[yellow]not written[/yellow]  ", 13, not_kept)
+    out.print(f"study      {escape(str(study.path))}")
+    if verdict.settings and not_kept is None:
+        next_step("nccltune env --sendrecv", study.path)
+
+
+def _times(out: "Console", verdict: "FairnessVerdict") -> None:
+    """Messages beside traffic: median and spread over processes."""
+    from nccltune.model.sizes import format_bytes
+
+    sizes = "".join(f"{format_bytes(size.bytes):>17}" for size in verdict.candidates[0].sizes)
+    out.print(f"{'chunk':<{_NAME}}{sizes}{'n':>4}", markup=False)
+    for one in verdict.candidates:
+        cells = "".join(f"{size.time_us:>8.4g} us {_spread(size.spread):>5}" for size in one.sizes)
+        out.print(f"{one.name:<{_NAME}}{cells}{one.processes:>4}", markup=False)
+
+
+def _spread(spread: float | None) -> str:
+    return "-" if spread is None else f"±{100 * spread:.0f}%"
+
+
+def _gains(out: "Console", verdict: "FairnessVerdict") -> None:
+    """What chunks gain messages and cost traffic, over whole messages."""
+    rates = f"{'GB/s alone':>12}{'beside':>8}"
+    out.print(f"{'':<{_NAME}}{'messages':>9}  {'95 % CI':<11}{rates}  traffic", markup=False)
+    for one in verdict.candidates:
+        gain = one.messages
+        messages = f"{'':>22}" if gain is None else f"{gain.gain:>8.2f}x  {_interval(gain)}"
+        out.print(
+            f"{one.name:<{_NAME}}{messages}{_rate(verdict, one.traffic_alone_us):>12}"
+            f"{_rate(verdict, one.traffic_us):>8}{_cost(one)}".rstrip(),
+            markup=False,
+        )
+
+
+def _interval(gain: "Gain") -> str:
+    return f"{f'{gain.low:.2f}-{gain.high:.2f}':<11}"
+
+
+def _rate(verdict: "FairnessVerdict", us: float | None) -> str:
+    return "-" if us is None else f"{verdict.traffic_bytes / us / 1e3:.3g}"
+
+
+def _cost(one: "Candidate") -> str:
+    """The gain of traffic by itself over whole messages, and whether it is one."""
+    if one.traffic is None or one.traffic_effect is None:
+        return ""
+    return f"  {one.traffic.gain:.3f}x {one.traffic_effect.value}"
