@@ -16,7 +16,6 @@ constexpr int kCallsPerFeed = 8;
 // A load by itself is timed for so long, and traffic for so many exchanges.
 constexpr double kAloneMicroseconds = 3000;
 constexpr uint64_t kAloneExchanges = 6;
-constexpr std::chrono::microseconds kLook{50};
 
 double MicrosecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -148,7 +147,7 @@ class Runner {
     while (gpu_.traffic().progress().exchanges < exchanges) {
       if (auto error = gpu_.FeedLoad()) return error;
       if (auto error = gpu_.traffic().failure()) return error;
-      std::this_thread::sleep_for(kLook);
+      std::this_thread::sleep_for(Traffic::kLook);
     }
     return std::nullopt;
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/nccl/traffic.h"
 
-#include <chrono>
 #include <string>
 
 namespace nccltune::bench {
@@ -11,8 +10,6 @@ using Failure = std::optional<StepError>;
 
 // A library before NCCL leaves it the first messages of a pair and of an allocation.
 constexpr int kWarmUps = 6;
-// How often the thread looks, which is not to take the CPU from those that poll.
-constexpr std::chrono::microseconds kLook{50};
 constexpr unsigned kLooksPerErrorCheck = 16;
 
 const void* Address(cuda::DevicePointer pointer) {

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -24,6 +25,9 @@ namespace nccltune::bench {
 // waiting, nor the other way round.
 class Traffic {
  public:
+  // How often it is looked at, which is not to take the CPU from those that poll.
+  static constexpr std::chrono::microseconds kLook{50};
+
   // `stop` ends every wait.
   Traffic(const CudaDriver& cuda, const NcclLibrary& nccl, int rank, int ranks,
           const std::atomic<bool>& stop)

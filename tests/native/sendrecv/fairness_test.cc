@@ -14,13 +14,13 @@
 namespace nccltune::sendrecv {
 namespace {
 
-constexpr uint64_t kMessage = 3000;
-constexpr uint64_t kOther = 10;
+constexpr uint64_t kLargeMessage = 3000;
+constexpr uint64_t kOtherCopy = 10;
 
 // A sender and a receiver, and one message that is under way when a copy of another stream comes.
-class Pair {
+class BusySender {
  public:
-  explicit Pair(uint64_t piece) { policy_.piece = piece; }
+  explicit BusySender(uint64_t piece) { policy_.piece = piece; }
 
   // What of the message is there when the other copy is.
   uint64_t ArrivedWithTheOther(uint64_t seed) {
@@ -29,13 +29,13 @@ class Pair {
     Run(Role::kSender, sender_, from_);
     while (Arrived() == 0 && machine_.Step(random)) {
     }
-    const DeviceAddress other = receiver_.Allocate(kOther);
-    sender_.Copy(sender_.NewStream(), sender_.Import(receiver_, other), from_, kOther);
-    while (Count(other, kOther) < kOther && machine_.Step(random)) {
+    const DeviceAddress other = receiver_.Allocate(kOtherCopy);
+    sender_.Copy(sender_.NewStream(), sender_.Import(receiver_, other), from_, kOtherCopy);
+    while (Count(other, kOtherCopy) < kOtherCopy && machine_.Step(random)) {
     }
     const uint64_t arrived = Arrived();
     EXPECT_TRUE(machine_.Run(random));
-    EXPECT_EQ(Arrived(), kMessage);
+    EXPECT_EQ(Arrived(), kLargeMessage);
     EXPECT_TRUE(machine_.Errors().empty());
     return arrived;
   }
@@ -48,7 +48,7 @@ class Pair {
     port.resolve = [this](uint64_t, uint64_t) { return sender_.Import(receiver_, to_); };
     port.look = [] {};
     const Message message = {
-        .port = &port, .address = at, .bytes = kMessage, .allocation = 1, .possible = true};
+        .port = &port, .address = at, .bytes = kLargeMessage, .allocation = 1, .possible = true};
     const Surroundings surroundings = {
         .policy = policy_,
         .moment = [](uint64_t) { return false; },
@@ -67,11 +67,11 @@ class Pair {
     EXPECT_TRUE(receiver_.Read(at, content.data(), bytes));
     return static_cast<uint64_t>(std::ranges::count(content, 1));
   }
-  uint64_t Arrived() { return Count(to_, kMessage); }
+  uint64_t Arrived() { return Count(to_, kLargeMessage); }
 
   static DeviceAddress Filled(SoftDriver& driver, uint8_t with) {
-    const DeviceAddress at = driver.Allocate(kMessage);
-    EXPECT_TRUE(driver.Write(at, std::vector<uint8_t>(kMessage, with).data(), kMessage));
+    const DeviceAddress at = driver.Allocate(kLargeMessage);
+    EXPECT_TRUE(driver.Write(at, std::vector<uint8_t>(kLargeMessage, with).data(), kLargeMessage));
     return at;
   }
 
@@ -91,8 +91,8 @@ class Pair {
 
 TEST(Fairness, OthersComeBetweenThePiecesOfAMessage) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    EXPECT_LT(Pair(100).ArrivedWithTheOther(seed), kMessage) << seed;
-    EXPECT_EQ(Pair(0).ArrivedWithTheOther(seed), kMessage) << seed;
+    EXPECT_LT(BusySender(100).ArrivedWithTheOther(seed), kLargeMessage) << seed;
+    EXPECT_EQ(BusySender(0).ArrivedWithTheOther(seed), kLargeMessage) << seed;
   }
 }
 
