@@ -154,10 +154,10 @@ Value PointAnswer(const Value& id, const Point& point, std::string_view source) 
       answer.Set("load_alone_us", Rounded(*point.load_alone_us));
       answer.Set("load_us", Rounded(*point.load_us));
     }
-    if (point.traffic_alone_us && point.traffic_us) {
+    if (point.traffic_alone_us) {
       answer.Set("traffic_alone_us", Rounded(*point.traffic_alone_us));
-      answer.Set("traffic_us", Rounded(*point.traffic_us));
     }
+    if (point.traffic_us) answer.Set("traffic_us", Rounded(*point.traffic_us));
   }
   answer.Set("source", source);
   return answer;

@@ -19,13 +19,8 @@ StepError Missing(int rank) {
   return {ErrorKind::kNccl, "no timing came from rank " + std::to_string(rank), rank, true};
 }
 
-// Of what goes on beside the calls, the one that is slowed down most.
-void KeepSlower(const std::optional<double>& alone_us, const std::optional<double>& us,
-                std::optional<double>* kept_alone_us, std::optional<double>* kept_us) {
-  if (!us || !alone_us) return;
-  if (*kept_us && *kept_alone_us && *us / *alone_us <= **kept_us / **kept_alone_us) return;
-  *kept_us = us;
-  *kept_alone_us = alone_us;
+void KeepLonger(const std::optional<double>& time, std::optional<double>* kept) {
+  if (time && (!*kept || *time > **kept)) *kept = time;
 }
 
 }  // namespace
@@ -55,9 +50,15 @@ Point Together(const Step& step, const std::vector<StepResult>& results, int ran
       host_us = std::max(host_us, timing.host_us.value_or(0));
       all_checked = all_checked && timing.wrong.has_value();
       wrong += timing.wrong.value_or(0);
-      KeepSlower(timing.load_alone_us, timing.load_us, &point.load_alone_us, &point.load_us);
-      KeepSlower(timing.traffic_alone_us, timing.traffic_us, &point.traffic_alone_us,
-                 &point.traffic_us);
+      if (timing.load_us && timing.load_alone_us) {
+        const double slower = *timing.load_us / *timing.load_alone_us;
+        if (!point.load_us || slower > *point.load_us / *point.load_alone_us) {
+          point.load_us = timing.load_us;
+          point.load_alone_us = timing.load_alone_us;
+        }
+      }
+      KeepLonger(timing.traffic_alone_us, &point.traffic_alone_us);
+      KeepLonger(timing.traffic_us, &point.traffic_us);
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {

@@ -18,7 +18,7 @@ struct Point {
   std::optional<double> host_us;
   std::optional<double> load_alone_us;  // of the rank whose load was slowed down most
   std::optional<double> load_us;
-  std::optional<double> traffic_alone_us;  // the same of traffic
+  std::optional<double> traffic_alone_us;  // the slowest rank's
   std::optional<double> traffic_us;
   std::optional<int64_t> wrong;  // of all ranks; none unless all were checked
   std::optional<Ran> ran;        // as process 0 knows it

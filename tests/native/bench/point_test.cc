@@ -44,7 +44,7 @@ TEST(Point, OfLoadsTheOneThatIsSlowedDownMostCounts) {
   EXPECT_NE(answer.find(R"("load_alone_us":10.0,"load_us":20.0)"), std::string::npos) << answer;
 }
 
-TEST(Point, OfTrafficTheOneThatIsSlowedDownMostCounts) {
+TEST(Point, OfTrafficTheSlowestRanksCounts) {
   RankTiming fast = {0, 10, 12, 0};
   fast.traffic_alone_us = 700.0;
   fast.traffic_us = 770.0;
@@ -53,8 +53,13 @@ TEST(Point, OfTrafficTheOneThatIsSlowedDownMostCounts) {
   slow.traffic_us = 900.0;
   const Point point = Together(Step(), {Timed({fast, slow})}, 2);
   const std::string answer = json::Write(PointAnswer(json::Value(), point, "nccl"));
-  EXPECT_NE(answer.find(R"("traffic_alone_us":600.0,"traffic_us":900.0)"), std::string::npos)
+  EXPECT_NE(answer.find(R"("traffic_alone_us":700.0,"traffic_us":900.0)"), std::string::npos)
       << answer;
+  // The calls were over before an exchange was.
+  fast.traffic_us.reset();
+  const Point alone = Together(Step(), {Timed({fast})}, 1);
+  EXPECT_EQ(alone.traffic_alone_us, 700.0);
+  EXPECT_FALSE(alone.traffic_us);
 }
 
 TEST(Point, WhatOneRankDoesNotKnowIsNotKnown) {

@@ -170,8 +170,9 @@ def as_run(line: P2pRun, samples: Iterable[P2pSample]) -> Run:
             by_call[call].append(sample.time_us)
             if sample.load_slower is not None:
                 loads[call].append(sample.load_slower)
-            if sample.traffic_us is not None and sample.traffic_alone_us is not None:
+            if sample.traffic_us is not None:
                 beside[call].append(sample.traffic_us)
+            if sample.traffic_alone_us is not None:
                 alone[call].append(sample.traffic_alone_us)
     return Run(
         process=line.process,
