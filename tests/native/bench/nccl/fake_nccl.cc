@@ -126,9 +126,9 @@ Result ncclCommAbort(Comm comm) {
   comm->Abort();
   // Streams still have what was enqueued behind.
   static std::mutex mutex;
-  static std::vector<Comm> aborted;
+  static auto* const aborted = new std::vector<Comm>;  // never destroyed: streams outlive it
   const std::scoped_lock lock(mutex);
-  aborted.push_back(comm);
+  aborted->push_back(comm);
   --live;
   return abi::kSuccess;
 }
