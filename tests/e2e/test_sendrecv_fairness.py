@@ -115,6 +115,17 @@ def test_an_interrupted_comparison_goes_on(native: Path, tmp_path: Path) -> None
     assert result["known"] == finished - 1
 
 
+def test_the_recording_of_two_gpus_runs_again(native: Path, tmp_path: Path) -> None:
+    recording = str(Path(__file__).parents[2] / "examples" / "h200x2-1-node")
+    way = ("sweep", "--sendrecv", "--fairness", "--replay", recording, "-o", "study", "--json")
+    result = json.loads(run(native, *way, cwd=tmp_path).stdout)
+    assert (result["outcome"], result["settings"]) == ("trade", {})
+    assert [line[CHUNK] for line in result["trade"]] == [64 * M, 32 * M, 16 * M, 8 * M]
+    times = {one["chunk"]: one["sizes"][1]["time_us"] for one in result["candidates"]}
+    # Of 2 MiB: NCCL alone, whole messages, and ever smaller chunks.
+    assert times[None] < times[8 * M] < times[16 * M] < times[64 * M] < times[0] / 1.5
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
