@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nccltune.cli import run
@@ -163,6 +163,7 @@ OPTION = st.sampled_from(sorted({f"-{name}" for table in TABLES.values() for nam
 
 
 @given(st.lists(WORD, min_size=1, max_size=6), st.sampled_from(["mpirun", "srun", "mpiexec.hydra"]))
+@example(["--", "-program"], "mpirun")
 def test_what_is_read_is_written_with_the_same_meaning(words: list[str], launcher: str) -> None:
     text = shlex.join([launcher, "-n", "2", *words])
     if ":" in words:

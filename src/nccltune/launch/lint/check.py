@@ -98,7 +98,9 @@ def _again(command: Command, flavor: Flavor, site: Site) -> str | None:
         words = (*changed.lead, changed.launcher)
         for option in changed.options:
             words += option.words
-        command = read(Line((*words, *changed.program), changed.tail), (flavor,))[flavor]
+        command = read(Line((*words, *changed.end, *changed.program), changed.tail), (flavor,))[
+            flavor
+        ]
     text = command.text
     return text if text != before else None
 

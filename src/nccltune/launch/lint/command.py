@@ -27,13 +27,15 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """`lead` is what stands before the launcher (`VAR=x`, `sudo`), `tail` a pipe after it."""
+    """`lead` is what stands before the launcher (`VAR=x`, `sudo`), `tail` a pipe after it; `end` is
+    the `--` between options and program where there is one."""
 
     lead: tuple[Word, ...]
     launcher: Word
     options: tuple[Option, ...]
     program: tuple[Word, ...]
     tail: str = ""
+    end: tuple[Word, ...] = ()
 
     def all(self, meaning: str) -> list[Option]:
         """The options of that meaning, in order."""
@@ -50,7 +52,7 @@ class Command(NamedTuple):
         words = [*self.lead, self.launcher]
         for option in self.options:
             words += option.words
-        line = " ".join(word.raw for word in (*words, *self.program))
+        line = " ".join(word.raw for word in (*words, *self.end, *self.program))
         return f"{line} {self.tail}" if self.tail else line
 
 

@@ -115,9 +115,10 @@ def _faults(command: Command, flavor: Flavor) -> int:
 def _read(line: Line, at: int, flavor: Flavor) -> Command:
     words, options = line.words, []
     place = at + 1
+    end: tuple[Word, ...] = ()
     while place < len(words) and words[place].text.startswith("-") and words[place].text != "-":
         if words[place].text == "--":
-            place += 1
+            end, place = words[place : place + 1], place + 1
             break
         option, place = _option(words, place, flavor)
         options.append(option)
@@ -127,7 +128,7 @@ def _read(line: Line, at: int, flavor: Flavor) -> Command:
             "several programs in one command (':') are not read",
             hint="check the part for each by itself",
         )
-    return Command(words[:at], words[at], tuple(options), program, line.tail)
+    return Command(words[:at], words[at], tuple(options), program, line.tail, end)
 
 
 def read_options(words: Sequence[Word], flavor: Flavor) -> tuple[Option, ...]:
