@@ -75,7 +75,7 @@ nccl::Result CallOne(const Call& call, const Native& native) {
 nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result result) {
   if (!group.grouped) return result;
   const nccl::Result ended = native.GroupEnd();
-  return result == abi::kSuccess ? ended : result;
+  return result == abi::kSuccess || result == abi::kInProgress ? ended : result;
 }
 
 bool IsLike(const CallGroup& group, const SmallGroup& small) {
@@ -129,6 +129,7 @@ nccl::Result CallSmall(const CallGroup& group, const SmallGroup& small, const Na
 // they are to be as fast as without us. Nothing: others are in the group, or something is wrong.
 std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& native) {
   Communicator& communicator = *group.calls.front().communicator;
+  if (!communicator.blocks()) return {};
   const std::scoped_lock lock(communicator.mutex());
   Underway& underway = communicator.underway();
   if (IsLike(group, underway.small())) {
@@ -157,16 +158,38 @@ class Run {
     for (const Call& call : group_.calls) Add(&communicators_, call.communicator.get());
     // Whoever has several at once takes them in one order.
     std::ranges::sort(communicators_, std::less<>());
-    std::vector<std::unique_lock<std::mutex>> locks;
-    locks.reserve(communicators_.size());
-    for (Communicator* each : communicators_) locks.emplace_back(each->mutex());
-
+    const auto locks = Lock();
     Prepare();
     for (Communicator* each : communicators_) {
       const Communicator::Trouble trouble = each->Failure();
       if (!trouble.why.empty()) return Fail(trouble.why, trouble.result);
     }
     const std::string trouble = Enqueue();
+    // Until then NCCL is called.
+    if (trouble.empty() && rest_) return abi::kInProgress;
+    return End(trouble);
+  }
+
+  // NCCL has done its part.
+  nccl::Result Finish() {
+    const auto locks = Lock();
+    result_ = abi::kSuccess;
+    return End(rest_() && Check() && Tie() ? "" : kRefused);
+  }
+
+  const std::vector<Communicator*>& communicators() const { return communicators_; }
+
+ private:
+  static constexpr const char* kRefused = "CUDA refused an operation";
+
+  std::vector<std::unique_lock<std::mutex>> Lock() const {
+    std::vector<std::unique_lock<std::mutex>> locks;
+    locks.reserve(communicators_.size());
+    for (Communicator* each : communicators_) locks.emplace_back(each->mutex());
+    return locks;
+  }
+
+  nccl::Result End(const std::string& trouble) {
     for (size_t i = 0; i < batches_.size(); ++i) {
       // Also what was begun and not ended.
       owners_[i]->underway().Enqueued({.stream = batches_[i].stream,
@@ -177,7 +200,6 @@ class Run {
     return trouble.empty() ? result_ : Fail(trouble, ResultOf());
   }
 
- private:
   template <typename T>
   static size_t Add(std::vector<T>* all, T one) {
     const auto found = std::ranges::find(*all, one);
@@ -310,12 +332,14 @@ class Run {
         .others = group_.others || !without_.empty(),
         .native =
             [&](const std::vector<std::vector<size_t>>& messages) {
+              using Native = Surroundings::Native;
               result_ = CallNative(messages);
-              return result_ == abi::kSuccess;
+              if (result_ == abi::kInProgress) return Native::kInProgress;
+              return result_ == abi::kSuccess ? Native::kDone : Native::kRefused;
             },
     };
-    if (!Tie() || !Sum()) return "CUDA refused an operation";
-    const Outcome outcome = RunGroup(batches_, surroundings);
+    if (!Tie() || !Sum()) return kRefused;
+    Outcome outcome = RunGroup(batches_, surroundings);
     Count(outcome);
     if (outcome.error.empty()) {
       for (const std::vector<Outcome::Way>& ways : outcome.ways) {
@@ -325,9 +349,11 @@ class Run {
       }
     }
     cause_ = outcome.cause;
+    rest_ = std::move(outcome.rest);
+    if (rest_) return "";
     if (!outcome.error.empty() && result_ == abi::kSuccess) return outcome.error;
     if (result_ != abi::kSuccess) return "";
-    return Check() && Tie() ? "" : "CUDA refused an operation";
+    return Check() && Tie() ? "" : kRefused;
   }
 
   // What is sent, before anything of the group is enqueued that a peer waits for.
@@ -418,7 +444,8 @@ class Run {
     nccl::Result result = abi::kSuccess;
     for (const size_t turn : turns) {
       const nccl::Result called = CallOne(group_.calls[turn], native_);
-      if (called != abi::kSuccess && called != abi::kInProgress) result = called;
+      const bool fails = result != abi::kSuccess && result != abi::kInProgress;
+      if (called != abi::kSuccess && !fails) result = called;
     }
     return EndGroup(group_, native_, result);
   }
@@ -487,20 +514,51 @@ class Run {
   std::vector<size_t> without_;                 // turns of calls that no lane leads to
   std::vector<CheckedMessage> checked_;
   nccl::Result result_ = abi::kSuccess;
+  std::function<bool()> rest_;  // behind NCCL's part, which is in progress
   bool called_ = false;
   Outcome::Cause cause_ = Outcome::Cause::kRefused;
 };
 
+// A run that goes on behind its call.
+class LongRun final : public Rest {
+ public:
+  LongRun(CallGroup group, const Native& native) : group_(std::move(group)), run_(group_, native) {}
+
+  nccl::Result Go() { return run_.Go(); }
+
+  std::vector<nccl::Comm> Comms() const override {
+    std::vector<nccl::Comm> comms;
+    for (const Call& call : group_.calls) {
+      if (std::ranges::find(comms, call.comm) == comms.end()) comms.push_back(call.comm);
+    }
+    return comms;
+  }
+  nccl::Result Finish() override { return run_.Finish(); }
+  void GiveUp(const std::string& why) override {
+    for (Communicator* each : run_.communicators()) each->Break(why);
+  }
+
+ private:
+  const CallGroup group_;
+  Run run_;
+};
+
 }  // namespace
 
-nccl::Result RunCalls(const CallGroup& group, const Native& native) {
+nccl::Result RunCalls(const CallGroup& group, const Native& native, std::shared_ptr<Rest>* rest) {
   std::optional<Range> range;
   if (Range::Seen()) {
     range.emplace(WordsOf(group));
   } else if (const auto result = RunSmall(group, native)) {
     return *result;
   }
-  return Run(group, native).Go();
+  const bool blocks = std::ranges::all_of(
+      group.calls, [](const Call& call) { return call.communicator->blocks(); });
+  if (blocks) return Run(group, native).Go();
+  auto run = std::make_shared<LongRun>(group, native);
+  const nccl::Result result = run->Go();
+  if (result == abi::kInProgress) *rest = std::move(run);
+  return result;
 }
 
 }  // namespace nccltune::sendrecv

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sendrecv/communicator.h"
@@ -35,8 +36,21 @@ struct CallGroup {
   bool others = false;
 };
 
-// NCCL's result, or what went wrong with ours.
-nccl::Result RunCalls(const CallGroup& group, const Native& native);
+// What comes behind NCCL's part of a group, where NCCL has said that it is in progress.
+class Rest {
+ public:
+  virtual ~Rest() = default;
+  // NCCL has done its part when it says so of all of them.
+  virtual std::vector<nccl::Comm> Comms() const = 0;
+  // Then, once.
+  virtual nccl::Result Finish() = 0;
+  // Or never: `why` it is of no use.
+  virtual void GiveUp(const std::string& why) = 0;
+};
+
+// NCCL's result, or what went wrong with ours. Of communicators that do not block it may be that it
+// is in progress: then there is a rest.
+nccl::Result RunCalls(const CallGroup& group, const Native& native, std::shared_ptr<Rest>* rest);
 
 }  // namespace nccltune::sendrecv
 

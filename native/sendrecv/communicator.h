@@ -52,6 +52,9 @@ class Communicator {
 
   // NCCL has made it, so that every rank has joined that ever will.
   void Begin(int rank);
+  // NCCL's calls may come back before they are done. Before Begin.
+  void DoNotBlock() { blocks_ = false; }
+  bool blocks() const { return blocks_; }
 
   // One at a time.
   std::mutex& mutex() { return mutex_; }
@@ -144,6 +147,7 @@ class Communicator {
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<Inbox> inbox_;
   std::unique_ptr<Offers> offers_;
+  bool blocks_ = true;
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -435,16 +436,27 @@ bool Decide(std::vector<BatchWork>& works) {
          std::ranges::all_of(works, [](BatchWork& work) { return work.TakeAnswers(); });
 }
 
-bool Enqueue(std::vector<BatchWork>& works, const Surroundings& surroundings) {
+using Works = std::vector<BatchWork>;
+
+bool EnqueueAfter(Works& works) {
+  return std::ranges::all_of(works, [](BatchWork& work) { return work.EnqueueAfter(); });
+}
+
+bool Enqueue(const std::shared_ptr<Works>& works, const Surroundings& surroundings,
+             std::function<bool()>* rest) {
   std::vector<std::vector<size_t>> native;
   bool any = surroundings.others;
-  for (BatchWork& work : works) {
+  for (BatchWork& work : *works) {
     native.push_back(work.Native());
     any = any || !native.back().empty();
   }
-  return std::ranges::all_of(works, [&](BatchWork& work) { return work.EnqueueBefore(any); }) &&
-         surroundings.native(native) &&
-         std::ranges::all_of(works, [](BatchWork& work) { return work.EnqueueAfter(); });
+  if (!std::ranges::all_of(*works, [&](BatchWork& work) { return work.EnqueueBefore(any); })) {
+    return false;
+  }
+  const Surroundings::Native did = surroundings.native(native);
+  if (did == Surroundings::Native::kInProgress) *rest = [works] { return EnqueueAfter(*works); };
+  return did == Surroundings::Native::kDone ? EnqueueAfter(*works)
+                                            : did == Surroundings::Native::kInProgress;
 }
 
 }  // namespace
@@ -452,12 +464,12 @@ bool Enqueue(std::vector<BatchWork>& works, const Surroundings& surroundings) {
 Outcome RunGroup(const std::vector<Batch>& batches, const Surroundings& surroundings) {
   Outcome outcome;
   const bool receives = Receives(batches);
-  std::vector<BatchWork> works;
-  works.reserve(batches.size());
-  for (const Batch& each : batches) works.emplace_back(each, receives, surroundings, &outcome);
-  const bool well = Decide(works) && Enqueue(works, surroundings);
+  const auto works = std::make_shared<Works>();
+  works->reserve(batches.size());
+  for (const Batch& each : batches) works->emplace_back(each, receives, surroundings, &outcome);
+  const bool well = Decide(*works) && Enqueue(works, surroundings, &outcome.rest);
   if (!well && outcome.error.empty()) outcome.error = "CUDA or NCCL refused an operation";
-  for (BatchWork& work : works) {
+  for (BatchWork& work : *works) {
     // Peers that were told of messages of this group would wait for them.
     if (!well) work.Break();
     outcome.ways.push_back(work.Ways());

@@ -85,6 +85,9 @@ struct Outcome {
   std::vector<std::vector<Way>> ways;
   // Empty: well. The communicators are of no use any more otherwise.
   std::string error;
+  // Enqueues what comes behind NCCL's part, where that is in progress: to be called when it is
+  // done, with the batches as they were. False: CUDA refused.
+  std::function<bool()> rest;
   enum class Cause : uint8_t {
     kRefused,  // by CUDA or NCCL
     kPeer,     // it has given up
@@ -105,8 +108,9 @@ struct Surroundings {
   // NCCL has more to do in the group than what comes to `native`.
   bool others = false;
   // NCCL's part of the group, enqueued beside ours: of each batch the messages it carries. Called
-  // once unless there is an error before. False: it refused.
-  std::function<bool(const std::vector<std::vector<size_t>>& messages)> native;
+  // once unless there is an error before. Of communicators that do not block it may be done later.
+  enum class Native : uint8_t { kDone, kInProgress, kRefused };
+  std::function<Native(const std::vector<std::vector<size_t>>& messages)> native;
 };
 
 // All batches are one operation to NCCL, so that none is waited for before all of them

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <shared_mutex>
 #include <sstream>
@@ -46,7 +47,7 @@ bool IsSet(const char* name, const char* value) {
   return set != nullptr && std::strcmp(set, value) == 0;
 }
 
-// Its calls come back before it is made, so that nothing is known of other ranks then.
+// Its calls come back before they are done.
 bool Blocks(const nccl::Config* config) {
   if (config != nullptr && config->blocking == 0) return false;
   return !IsSet("NCCL_COMM_BLOCKING", "0");
@@ -80,20 +81,20 @@ class SendRecv final : public Interceptor {
   SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {}
 
   nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank);
     return Made(made, comm, native().CommInitRank(comm, ranks, id, rank));
   }
 
   nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
                                   nccl::Config* config) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(config));
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank);
     return Made(made, comm, native().CommInitRankConfig(comm, ranks, id, rank, config));
   }
 
   nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
                                     nccl::UniqueId* id, nccl::Config* config) override {
     Shared made;
-    if (ids > 0 && id != nullptr) made = Join(KeyOf(id, ids, ranks), ranks, rank, Blocks(config));
+    if (ids > 0 && id != nullptr) made = Join(KeyOf(id, ids, ranks), ranks, rank);
     return Made(made, comm, native().CommInitRankScalable(comm, ranks, rank, ids, id, config));
   }
 
@@ -114,13 +115,13 @@ class SendRecv final : public Interceptor {
   nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
                          nccl::Config* config) override {
     const Shared child =
-        Child(comm, "split " + std::to_string(color), color != nccl::kNoColor, Blocks(config));
+        Child(comm, "split " + std::to_string(color), color != nccl::kNoColor, config);
     return Made(child, made, native().CommSplit(comm, color, key, made, config));
   }
 
   nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
                           nccl::Config* config, int flags) override {
-    const Shared child = Child(comm, "shrink", true, Blocks(config));
+    const Shared child = Child(comm, "shrink", true, config);
     return Made(child, made, native().CommShrink(comm, excluded, count, made, config, flags));
   }
 
@@ -152,6 +153,8 @@ class SendRecv final : public Interceptor {
   nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error) override {
     const nccl::Result result = native().CommGetAsyncError(comm, error);
     if (result != abi::kSuccess || error == nullptr || *error != abi::kSuccess) return result;
+    if (later_.load(std::memory_order_relaxed) != 0) *error = Progress(comm);
+    if (*error != abi::kSuccess) return result;
     const Shared communicator = Find(comm);
     if (communicator == nullptr) return result;
     const Communicator::Trouble trouble = communicator->Failure();
@@ -187,7 +190,7 @@ class SendRecv final : public Interceptor {
       group.others = false;
     }
     if (group.calls.empty()) return native().GroupEnd();
-    const nccl::Result result = RunCalls(group, native());
+    const nccl::Result result = Run(group);
     // Room for the next one's.
     group.calls.clear();
     if (open.calls.calls.empty()) open.calls.calls.swap(group.calls);
@@ -208,13 +211,11 @@ class SendRecv final : public Interceptor {
 
  private:
   // Null: NCCL carries all of it.
-  Shared Join(const std::string& key, int ranks, int rank, bool blocks) {
+  Shared Join(const std::string& key, int ranks, int rank) {
     if (ranks < 2) return nullptr;
     std::string why;
     Shared made;
-    if (!blocks) {
-      why = "the communicator does not block";
-    } else if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
+    if (IsSet("CUDA_DEVICE_MAX_CONNECTIONS", "1")) {
       why = "with CUDA_DEVICE_MAX_CONNECTIONS=1 a stream that waits keeps all others waiting";
     } else {
       made = Communicator::Join(key, rank, options_, &why);
@@ -233,22 +234,28 @@ class SendRecv final : public Interceptor {
       return nullptr;
     }
     const InContext in(*api, context);
-    return Join(key, ranks, rank, Blocks(nullptr));
+    return Join(key, ranks, rank);
   }
 
   // Of a communicator that all its ranks make another from, whoever is in that.
-  Shared Child(nccl::Comm comm, const std::string& how, bool member, bool blocks) {
-    const Shared parent = Find(comm);
+  Shared Child(nccl::Comm comm, const std::string& how, bool member, const nccl::Config* config) {
+    const Shared parent = FindReady(comm);
     if (parent == nullptr) return nullptr;
+    // Without a configuration it is as its parent.
+    if (config == nullptr ? !parent->blocks() : !Blocks(config)) {
+      // Its ranks are numbered by NCCL, and nobody knows when others know theirs.
+      Warn("NCCL carries all sends and receives: a part of a communicator that does not block");
+      return nullptr;
+    }
     std::ostringstream key;
     key << std::hex << ContentHash(parent->key()) << " " << parent->NextChild() << " " << how;
-    return member ? Join(key.str(), 2, -1, blocks) : nullptr;
+    return member ? Join(key.str(), 2, -1) : nullptr;
   }
 
   nccl::Result Made(const Shared& made, nccl::Comm* comm, nccl::Result result) {
     if (made == nullptr) return result;
     OpenGroup& open = OpenGroup::OfThread();
-    if (open.depth > 0 && result == abi::kSuccess) {
+    if (open.depth > 0 && (result == abi::kSuccess || result == abi::kInProgress)) {
       open.made.push_back({made, comm});
     } else {
       Begin(made, comm, result);
@@ -258,6 +265,13 @@ class SendRecv final : public Interceptor {
 
   void Begin(const Shared& made, const nccl::Comm* comm, nccl::Result result) {
     int rank = -1;
+    if (*comm != nullptr && result == abi::kInProgress) {
+      made->DoNotBlock();
+      const std::scoped_lock lock(later_mutex_);
+      coming_[*comm] = made;
+      ++later_;
+      return;
+    }
     if (result != abi::kSuccess || *comm == nullptr) return;
     if (native().CommUserRank(*comm, &rank) != abi::kSuccess) return;
     made->Begin(rank);
@@ -287,7 +301,70 @@ class SendRecv final : public Interceptor {
     return last.communicator;
   }
 
+  // Where NCCL has been waited for, what comes then is done.
+  const Shared& FindReady(nccl::Comm comm) {
+    if (later_.load(std::memory_order_relaxed) != 0) Progress(comm);
+    return Find(comm);
+  }
+
+  // What NCCL says of a communicator that does not block.
+  nccl::Result StateOf(nccl::Comm comm) {
+    nccl::Result state = abi::kSuccess;
+    const nccl::Result result = native().CommGetAsyncError(comm, &state);
+    return result == abi::kSuccess ? state : result;
+  }
+
+  // Begins the communicator, or ends its last group, if NCCL has done its part.
+  nccl::Result Progress(nccl::Comm comm) {
+    const std::scoped_lock lock(later_mutex_);
+    if (const auto coming = coming_.find(comm); coming != coming_.end()) {
+      const nccl::Result state = StateOf(comm);
+      if (state != abi::kSuccess) return state;
+      Begin(coming->second, &comm, state);
+      coming_.erase(coming);
+      --later_;
+    }
+    const auto found = rests_.find(comm);
+    if (found == rests_.end()) return abi::kSuccess;
+    const std::shared_ptr<Rest> rest = found->second;
+    nccl::Result result = abi::kSuccess;
+    for (nccl::Comm each : rest->Comms()) {
+      if (result == abi::kSuccess) result = StateOf(each);
+    }
+    if (result == abi::kInProgress) return result;
+    Forget(*rest);
+    if (result == abi::kSuccess) return rest->Finish();
+    rest->GiveUp("NCCL has failed");
+    return result;
+  }
+
+  void Forget(const Rest& rest) {
+    for (nccl::Comm each : rest.Comms()) later_ -= rests_.erase(each);
+  }
+
+  void Keep(const std::shared_ptr<Rest>& rest) {
+    if (rest == nullptr) return;
+    const std::scoped_lock lock(later_mutex_);
+    for (nccl::Comm each : rest->Comms()) {
+      rests_[each] = rest;
+      ++later_;
+    }
+  }
+
+  // It ends.
+  void ForgetLater(nccl::Comm comm) {
+    if (later_.load(std::memory_order_relaxed) == 0) return;
+    const std::scoped_lock lock(later_mutex_);
+    later_ -= coming_.erase(comm);
+    const auto found = rests_.find(comm);
+    if (found == rests_.end()) return;
+    const std::shared_ptr<Rest> rest = found->second;
+    Forget(*rest);
+    rest->GiveUp("a communicator of the same group has ended");
+  }
+
   Shared Take(nccl::Comm comm) {
+    ForgetLater(comm);
     const std::unique_lock lock(mutex_);
     const auto found = communicators_.find(comm);
     if (found == communicators_.end()) return nullptr;
@@ -315,17 +392,24 @@ class SendRecv final : public Interceptor {
                  .peer = peer,
                  .comm = comm,
                  .stream = stream,
-                 .communicator = Find(comm)};
+                 .communicator = FindReady(comm)};
     if (IsNccls(call)) {
       return role == Role::kSender ? native().Send(buffer, count, type, peer, comm, stream)
                                    : native().Recv(buffer, count, type, peer, comm, stream);
     }
     OpenGroup& open = OpenGroup::OfThread();
     if (open.depth == 0) {
-      return RunCalls({.calls = {std::move(call)}, .grouped = false, .others = false}, native());
+      return Run({.calls = {std::move(call)}, .grouped = false, .others = false});
     }
     open.calls.calls.push_back(std::move(call));
     return abi::kSuccess;
+  }
+
+  nccl::Result Run(const CallGroup& group) {
+    std::shared_ptr<Rest> rest;
+    const nccl::Result result = RunCalls(group, native(), &rest);
+    Keep(rest);
+    return result;
   }
 
   void Bury(const Shared& communicator) {
@@ -371,6 +455,13 @@ class SendRecv final : public Interceptor {
   std::map<nccl::Comm, Shared> communicators_;
   std::atomic<uint64_t> changes_ = 1;
   std::vector<Shared> ended_;
+
+  // Of communicators that do not block: those that NCCL has not made yet, and what comes behind
+  // NCCL's part of groups.
+  std::mutex later_mutex_;
+  std::map<nccl::Comm, Shared> coming_;
+  std::map<nccl::Comm, std::shared_ptr<Rest>> rests_;
+  std::atomic<size_t> later_ = 0;  // of both
 };
 
 // Not in a child that was forked, whose copies of locks may be held for ever.

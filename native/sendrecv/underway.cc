@@ -111,7 +111,10 @@ bool Underway::HasEvents(std::span<const Stream> streams) {
     if (IsUnknown(stream) && !driver_.Capturing(stream)) Mark(stream);
   }
   const auto now = Clock::now();
-  return std::ranges::none_of(used_, [&](const auto& each) {
+  // Of a communicator that does not block NCCL's calls go on behind ours.
+  const bool calling =
+      std::ranges::any_of(messages_, [](const auto& each) { return each.second.calling; });
+  return !calling && std::ranges::none_of(used_, [&](const auto& each) {
     return IsUnknown(each.first) && now - each.second.at < kForgotten;
   });
 }

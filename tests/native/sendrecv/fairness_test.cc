@@ -54,7 +54,8 @@ class BusySender {
         .moment = [](uint64_t) { return false; },
         .pause = [] {},
         .capture = [] { return false; },
-        .native = [](const std::vector<std::vector<size_t>>&) { return true; },
+        .native =
+            [](const std::vector<std::vector<size_t>>&) { return Surroundings::Native::kDone; },
     };
     const Outcome outcome = RunGroup(
         {{.messages = {message}, .stream = driver.NewStream(), .driver = &driver}}, surroundings);

@@ -119,6 +119,10 @@ class World {
                           .small = sent.bytes < kFloor,
                           .captured = sent.captured});
     }
+    // As a communicator that does not block.
+    const bool later = random() % 4 == 0;
+    std::vector<NativeCall> calls;
+    const auto native = [&] { return calls.empty() || NativeGroup(driver, stream, calls); };
     const Surroundings surroundings = {
         .policy = policy_,
         .moment = moment,
@@ -130,7 +134,6 @@ class World {
             },
         .native =
             [&](const std::vector<std::vector<size_t>>& which) {
-              std::vector<NativeCall> calls;
               for (const size_t i : which[0]) {
                 const Sent& sent = program_.messages[step.calls[i].message];
                 calls.push_back({.lane = &Of(sent).native,
@@ -138,13 +141,18 @@ class World {
                                  .address = Place(rank, step.calls[i].message),
                                  .bytes = sent.bytes});
               }
-              return calls.empty() || NativeGroup(driver, stream, calls);
+              if (later) return Surroundings::Native::kInProgress;
+              return native() ? Surroundings::Native::kDone : Surroundings::Native::kRefused;
             },
     };
     Interrupted interrupted(driver, pause);
     const Outcome outcome =
         RunGroup({{.messages = std::move(messages), .stream = stream, .driver = &interrupted}},
                  surroundings);
+    if (outcome.rest) {
+      pause();
+      if (!native() || !outcome.rest()) Trouble("CUDA refused what comes behind NCCL's part");
+    }
     if (!outcome.error.empty()) Trouble(outcome.error);
     {
       const std::scoped_lock lock(mutex_);

@@ -113,10 +113,13 @@ def check_environment(environment: Mapping[str, str]) -> None:
                 where="environment",
                 hint=f"unset {name}",
             )
-    for name, value in (("CUDA_DEVICE_MAX_CONNECTIONS", "1"), ("NCCL_COMM_BLOCKING", "0")):
+    for name, value, why in (
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "1", "NCCL carries everything then"),
+        ("NCCL_COMM_BLOCKING", "0", "calls come back before they have begun what is timed then"),
+    ):
         if environment.get(name) == value:
             raise InputError(
-                f"{name}={value} is set: NCCL carries everything then, there is nothing to compare",
+                f"{name}={value} is set: {why}, there is nothing to compare",
                 where="environment",
                 hint=f"unset {name}",
             )

@@ -2,6 +2,7 @@
 #include "sendrecv/stand_in/nccl_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,6 +72,27 @@ ncclResult_t RunTasks(std::vector<Task> tasks) {
   return result;
 }
 
+// A little later, by a thread of its own. No communicator blocks where one does not.
+ncclResult_t RunTasksLater(std::vector<Task> tasks) {
+  std::vector<std::shared_ptr<Comm>> comms;
+  for (const Task& task : tasks) {
+    if (task.comm->error != kNcclInProgress) comms.push_back(task.comm);
+    task.comm->error = kNcclInProgress;
+  }
+  CUcontext context = nullptr;
+  cuCtxGetCurrent(&context);
+  std::thread([own = std::move(tasks), comms = std::move(comms), context]() mutable {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const InContext in(context);
+    const ncclResult_t result = RunTasks(std::move(own));
+    for (const std::shared_ptr<Comm>& comm : comms) {
+      ncclResult_t before = kNcclInProgress;
+      comm->error.compare_exchange_strong(before, result);
+    }
+  }).detach();
+  return kNcclInProgress;
+}
+
 }  // namespace
 
 void StartGroup() { ++group.depth; }
@@ -87,7 +109,10 @@ ncclResult_t EndGroup() {
   if (ended.error != kNcclSuccess) return ended.error;
   const ncclResult_t joined = RunJoins(std::move(ended.joins));
   if (joined != kNcclSuccess && joined != kNcclInProgress) return joined;
-  const ncclResult_t ran = RunTasks(std::move(ended.tasks));
+  const bool blocks =
+      std::ranges::all_of(ended.tasks, [](const Task& task) { return task.comm->blocking; });
+  const ncclResult_t ran =
+      blocks ? RunTasks(std::move(ended.tasks)) : RunTasksLater(std::move(ended.tasks));
   return ran == kNcclSuccess ? joined : ran;
 }
 

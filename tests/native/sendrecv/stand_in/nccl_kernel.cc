@@ -88,7 +88,10 @@ class Transfer {
   size_t moved_ = 0;
 };
 
-bool Stops(const Comm& comm) { return comm.aborted || comm.error != 0; }
+bool Stops(const Comm& comm) {
+  const ncclResult_t error = comm.error;
+  return comm.aborted || (error != kNcclSuccess && error != kNcclInProgress);
+}
 
 // Messages with one peer in order, everything else at once.
 void RunMessages(Comm& comm, const std::vector<Task>& tasks) {

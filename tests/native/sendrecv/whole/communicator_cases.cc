@@ -158,6 +158,96 @@ TEST(Comms, MadeInAGroup) {
   });
 }
 
+bool IsDone(ncclComm_t comm) {
+  return Soon([&] {
+    ncclResult_t error = kNcclInProgress;
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &error), kNcclSuccess);
+    return error != kNcclInProgress;
+  });
+}
+
+ncclComm_t InitLater(Ranks& two, int rank) {
+  UseGpu(rank);
+  if (rank == 0) {
+    EXPECT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
+  }
+  two.Meet();
+  ncclConfig_t config;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, two.shared().id, rank, &config), kNcclInProgress);
+  return comm;
+}
+
+// What NCCL has begun and not done is asked for, as programs have to.
+TEST(Comms, ThatDoNotBlock) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = InitLater(two, rank);
+    ASSERT_TRUE(IsDone(comm));
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    const uint64_t before = NativeSends();
+    for (int round = 0; round < 4 * kWarm; ++round) {
+      two.Meet();
+      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+      ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, comm, stream), kNcclSuccess);
+      ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, comm, stream), kNcclSuccess);
+      const ncclResult_t result = ncclGroupEnd();
+      ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress);
+      ASSERT_TRUE(IsDone(comm));
+    }
+    EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
+    // Its parts are NCCL's.
+    ncclComm_t half = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &half, nullptr), kNcclInProgress);
+    ASSERT_TRUE(IsDone(half));
+    ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+    ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, half, stream), kNcclSuccess);
+    ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, half, stream), kNcclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), kNcclInProgress);
+    ASSERT_TRUE(IsDone(half));
+    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+    EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
+// In the middle of whatever NCCL does.
+TEST(Comms, ThatDoNotBlockAndAreAborted) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = InitLater(two, rank);
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    two.Meet();
+    comm = InitLater(two, rank);
+    ASSERT_TRUE(IsDone(comm));
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    for (int round = 0; round < 2 * kWarm; ++round) {
+      two.Meet();
+      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+      // A small one goes by NCCL in each.
+      for (const size_t bytes : {size_t{64}, kBytes}) {
+        ASSERT_EQ(Send(pair.from, bytes, 1 - rank, comm, stream), kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, bytes, 1 - rank, comm, stream), kNcclSuccess);
+      }
+      const ncclResult_t result = ncclGroupEnd();
+      if (round + 1 == 2 * kWarm) {
+        // The other one may have aborted already.
+        EXPECT_TRUE(result == kNcclInProgress || result == kNcclRemoteError) << result;
+      } else {
+        ASSERT_EQ(result, kNcclInProgress);
+        ASSERT_TRUE(IsDone(comm));
+        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      }
+    }
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+    two.Meet();
+  });
+}
+
 // A receive that nobody sends to ends with the abort of another thread, and all can begin anew.
 TEST(Comms, AnAbortEndsAReceiveAndThePeerLearnsOfIt) {
   Ranks two(2);

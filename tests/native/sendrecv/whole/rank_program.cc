@@ -4,16 +4,17 @@
 // and check every byte: with the library before NCCL or without, on stand-ins or on GPUs.
 //
 //   sendrecv_programs SEED ROUNDS MESSAGES RANKS [eager|plain] [LARGEST] [kill|all] [SECONDS]
-//   [mapped] [single] [graphs]
+//   [mapped] [single] [graphs] [later]
 //
 // `single`: a group has one send to a peer and one receive from it at most. NCCL itself (2.28)
 // hangs otherwise where the peer has not put the same messages into one group, as it pairs the
 // sends and receives of a group and begins the next pair when one is over. `mapped`: memory is
 // mapped in chunks, as PyTorch's expandable segments are, and chunks are given back and others
 // mapped at their addresses between rounds. `graphs`: some groups are captured, each with those
-// that it exchanges with, and their graphs run once or twice. Prints "well: N messages" and exits
-// with 0; or says what is wrong and exits with 1. `kill`: one rank is killed on the way, and all
-// others must learn of it within half a minute. SECONDS: after which a stream hangs.
+// that it exchanges with, and their graphs run once or twice. `later`: communicators do not block.
+// Prints "well: N messages" and exits with 0; or says what is wrong and exits with 1. `kill`: one
+// rank is killed on the way, and all others must learn of it within half a minute. SECONDS: after
+// which a stream hangs.
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -64,6 +65,7 @@ struct Options {
   bool mapped = false;
   bool single = false;
   bool graphs = false;
+  bool later = false;
   std::chrono::seconds patience = kPatience;
 
   // As the environment has it: NCCLTUNE_SENDRECV_EAGER=1M.
@@ -142,12 +144,17 @@ class Rank {
     }
     while (shared_.made == 0) usleep(100);
     comms_.resize(kComms);
-    if (ncclCommInitRank(comms_.data(), options_.ranks, shared_.ids[0], rank_) != kNcclSuccess) {
-      Die("rank %d: ncclCommInitRank", rank_);
-    }
-    // The ranks of the second are others.
-    if (ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr) != kNcclSuccess) {
-      Die("rank %d: ncclCommSplit", rank_);
+    if (options_.later) {
+      ncclConfig_t config;
+      config.blocking = 0;
+      for (size_t i = 0; i < kComms; ++i) {
+        Well(ncclCommInitRankConfig(&comms_[i], options_.ranks, shared_.ids[i],
+                                    RankIn(i, static_cast<size_t>(rank_)), &config));
+      }
+    } else {
+      Well(ncclCommInitRank(comms_.data(), options_.ranks, shared_.ids[0], rank_));
+      // The ranks of the second are others.
+      Well(ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr));
     }
     for (size_t i = 0; i < kStreams; ++i) {
       streams_.emplace_back();
@@ -374,6 +381,17 @@ class Rank {
   }
 
   void Well(ncclResult_t result) {
+    const auto began = Clock::now();
+    while (result == kNcclInProgress) {
+      result = kNcclSuccess;
+      for (ncclComm_t comm : comms_) {
+        ncclResult_t state = kNcclSuccess;
+        if (comm == nullptr || result != kNcclSuccess) continue;
+        const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+        result = asked == kNcclSuccess ? state : asked;
+      }
+      if (Clock::now() - began > options_.patience) Die("rank %d: NCCL is in progress", rank_);
+    }
     if (result == kNcclSuccess) return;
     if (options_.kill) GiveUp();
     Die("rank %d: NCCL error %d", rank_, result);
@@ -550,6 +568,7 @@ int Main(int count, char** arguments) {
   options.mapped = asked("mapped");
   options.single = asked("single");
   options.graphs = asked("graphs");
+  options.later = asked("later");
   // Another word is no number.
   const uint64_t seconds = number(7, 0);
   if (seconds != 0) options.patience = std::chrono::seconds(seconds);

@@ -124,6 +124,19 @@ TEST(Whole, RandomProgramsInPieces) {
   EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
 }
 
+TEST(Whole, RandomProgramsOfCommunicatorsThatDoNotBlock) {
+  std::string output;
+  for (const char* const words : {"3 6 20 2 plain 1048576 all", "4 6 20 4 plain 1048576 all"}) {
+    output += Programs(words + std::string(" 0 later"));
+  }
+  EXPECT_EQ(Count(output, "well: 120 messages\n"), 2) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_TRUE(Has(output, "copy engine, staged: ")) << output;
+  EXPECT_FALSE(Has(output, "WARN")) << output;
+  const std::string killed = Programs("3 200 20 3 plain 1048576 kill 0 later");
+  EXPECT_TRUE(Has(killed, "well: all learned of the end of rank ")) << killed;
+}
+
 TEST(Whole, RandomProgramsThatRelyOnBuffers) {
   for (int seed = 1; seed <= kSeeds; ++seed) {
     const std::string output = Programs(std::to_string(seed) + " 2 14 3 eager 3000000 all 10");
@@ -340,6 +353,15 @@ TEST(Whole, AnAbortEndsWaitsEverywhere) {
     EXPECT_TRUE(Well(output)) << output;
     EXPECT_EQ(Count(output, "rank 0 has given the communicator up"), 1) << output;
   }
+}
+
+TEST(Whole, CommunicatorsThatDoNotBlock) {
+  const std::string output = Case("Comms.ThatDoNotBlock");
+  EXPECT_TRUE(Well(output)) << output;
+  EXPECT_TRUE(Has(output, "copy engine, pushed: ")) << output;
+  EXPECT_EQ(Count(output, "a part of a communicator that does not block\n"), 2) << output;
+  const std::string aborted = Case("Comms.ThatDoNotBlockAndAreAborted");
+  EXPECT_TRUE(Well(aborted)) << aborted;
 }
 
 TEST(Whole, WhatWaitsForADeadRankWaitsUntilSomebodyKnows) {
