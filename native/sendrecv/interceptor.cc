@@ -241,6 +241,7 @@ class SendRecv final : public Interceptor {
   Shared Child(nccl::Comm comm, const std::string& how, bool member, const nccl::Config* config) {
     const Shared parent = FindReady(comm);
     if (parent == nullptr) return nullptr;
+    const uint64_t number = parent->NextChild();
     // Without a configuration it is as its parent.
     if (config == nullptr ? !parent->blocks() : !Blocks(config)) {
       // Its ranks are numbered by NCCL, and nobody knows when others know theirs.
@@ -248,7 +249,7 @@ class SendRecv final : public Interceptor {
       return nullptr;
     }
     std::ostringstream key;
-    key << std::hex << ContentHash(parent->key()) << " " << parent->NextChild() << " " << how;
+    key << std::hex << ContentHash(parent->key()) << " " << number << " " << how;
     return member ? Join(key.str(), 2, -1) : nullptr;
   }
 

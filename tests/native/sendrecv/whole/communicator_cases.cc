@@ -213,6 +213,38 @@ TEST(Comms, ThatDoNotBlock) {
   });
 }
 
+// Only one of two ranks may want it so, and both count what is split.
+TEST(Comms, ThatBlockOnOneSide) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = Init(two, 2, rank);
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ncclConfig_t config;
+    config.blocking = rank;
+    for (ncclConfig_t* const each : {&config, static_cast<ncclConfig_t*>(nullptr)}) {
+      ncclComm_t half = nullptr;
+      const ncclResult_t result = ncclCommSplit(comm, 0, rank, &half, each);
+      ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress);
+      ASSERT_TRUE(IsDone(half));
+      two.Meet();
+      if (each == nullptr) {
+        ExchangeSome(half, rank, 1 - rank, stream, pair);
+      } else {
+        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+        ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, half, stream), kNcclSuccess);
+        ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, half, stream), kNcclSuccess);
+        ncclGroupEnd();
+        ASSERT_TRUE(IsDone(half));
+        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+      }
+      two.Meet();
+      EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+  });
+}
+
 // In the middle of whatever NCCL does.
 TEST(Comms, ThatDoNotBlockAndAreAborted) {
   Ranks two(2);
