@@ -3,17 +3,17 @@
 
     python tests/gpu/sendrecv_on_gpus.py --programs .../sendrecv_programs \
         --library libnccltune-sendrecv.so [--operations 1000000] [--kills 100] [--nccl DIR] \
-        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [--graphs] [-o results.json]
+        [--side-by-side 8] [--gpus 4 --gpus-of-a-program 2] [--graphs] [--later] [-o results.json]
 
 Needs NCCL and GPUs; ranks are spread over those in sight, or over so many of them: programs that
 share a GPU wait for each other's time slices. Programs are those of
 tests/native/sendrecv/whole/rank_program.cc: sends and receives in random order, in groups and not,
 in two communicators and two streams, every byte checked; some with memory mapped by hand
 (`mapped`), which is given back and mapped anew now and then. They go on until so many sends and
-receives are done; with --graphs some of their groups are captured into CUDA graphs. Then one rank
-at a time is killed in as many programs of their own: all others must return an error within half a
-minute. Either takes --seconds at most. What is wrong ends it with exit code 1 and the words of the
-program, whose seed is named.
+receives are done; with --graphs some of their groups are captured into CUDA graphs, with --later
+their communicators do not block. Then one rank at a time is killed in as many programs of their
+own: all others must return an error within half a minute. Either takes --seconds at most. What is
+wrong ends it with exit code 1 and the words of the program, whose seed is named.
 """
 
 import argparse
@@ -91,12 +91,13 @@ def run(
     rounds = KILL_ROUNDS if "kill" in how else args.rounds
     ranks = 2 + seed % (args.ranks - 1)
     largest = (3 << 20) if seed % 4 == 0 else (1 << 20)
+    more = ["graphs"] * args.graphs + ["later"] * args.later
     words = [str(args.programs), str(seed), str(rounds), str(MESSAGES), str(ranks), "plain"]
     with tempfile.TemporaryDirectory() as folder:
         stats = Path(folder) / "stats"
         try:
             done = subprocess.run(
-                [*words, str(largest), how[0], "0", how[1], "single", *["graphs"] * args.graphs],
+                [*words, str(largest), how[0], "0", how[1], "single", *more],
                 env=environment(args, place, stats),
                 capture_output=True,
                 text=True,
@@ -163,6 +164,7 @@ def main() -> None:
     parser.add_argument("--nccl", action="append", default=[], help="folder of a libnccl.so.2")
     parser.add_argument("--native", action="store_true", help="without the library")
     parser.add_argument("--graphs", action="store_true", help="some groups in CUDA graphs")
+    parser.add_argument("--later", action="store_true", help="communicators that do not block")
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--ranks", type=int, default=4, help="at most in one program")

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sendrecv/stand_in/cuda_options.h"
 #include "sendrecv/stand_in/nccl_api.h"
 #include "sendrecv/stand_in/nccl_group.h"
 
@@ -44,8 +45,9 @@ ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclCom
   });
 }
 
-// What it enqueued ends first.
+// What it enqueued ends first, and what it has yet to.
 ncclResult_t End(const std::shared_ptr<Comm>& comm) {
+  for (Patience patience; comm->error == kNcclInProgress;) patience.Sleep();
   const CUresult result = cuEventSynchronize(comm->last);
   ForgetComm(comm);
   return result == kCudaSuccess || comm->aborted
