@@ -159,7 +159,6 @@ class BatchWork {
     part.done = &flags->done;
     part.value = 1;
     part.bytes = message.bytes;
-    part.piece = surroundings_.policy.piece;
     part.again = true;
     parts_.push_back(std::move(part));
     return parts_.back();

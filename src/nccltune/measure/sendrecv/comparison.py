@@ -30,27 +30,45 @@ class Ordering(Protocol):
         """About how many processes are still to come."""
 
 
+class Asked(Protocol):
+    """What is wanted of any comparison."""
+
+    @property
+    def noise_floor(self) -> float:
+        """Smaller differences are none (0.02 is 2 %)."""
+
+    @property
+    def budget_s(self) -> float | None:
+        """Seconds at most."""
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn."""
+
+
+AskedT = TypeVar("AskedT", bound=Asked)
 OrderT = TypeVar("OrderT", bound=Ordering)
 VerdictT = TypeVar("VerdictT")
 
 
-class Comparison(ABC, Generic[OrderT, VerdictT]):
+class Comparison(ABC, Generic[AskedT, OrderT, VerdictT]):
     """One comparison in one study. `first` is a running process of NCCL alone, whose hello said
-    what this machine is; `workload` says for it what is measured, `now` is a clock in seconds.
-    Raises PlatformError for several nodes and for what the bench cannot do."""
+    what this machine is; `now` is a clock in seconds. Raises InputError for what is wanted but
+    cannot be, and PlatformError for several nodes and for what the bench cannot do."""
 
     def __init__(
         self,
         start: Starter,
         first: Process,
         runs: Runs,
-        workload: Callable[[Hello], Workload],
-        told: Callable[[Status], None],
+        wanted: AskedT,
+        told: Callable[[Status], None] = lambda _: None,
         *,
-        seed: int,
-        budget_s: float | None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._wanted = wanted
+        self._check()
+        self._floor = math.log1p(wanted.noise_floor)
         hello = first.hello
         if hello.nodes > 1:
             raise PlatformError(
@@ -62,9 +80,9 @@ class Comparison(ABC, Generic[OrderT, VerdictT]):
             start,
             first,
             runs,
-            workload(hello),
-            seed=seed,
-            budget_s=budget_s,
+            self._workload(hello),
+            seed=wanted.seed,
+            budget_s=wanted.budget_s,
             retry=True,
             now=now,
         )
@@ -97,6 +115,14 @@ class Comparison(ABC, Generic[OrderT, VerdictT]):
     @abstractmethod
     def verdict(self, reason: str) -> VerdictT:
         """What can be said so far."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Raise InputError for what could decide nothing."""
+
+    @abstractmethod
+    def _workload(self, hello: Hello) -> Workload:
+        """What a process measures."""
 
     @abstractmethod
     def _new_order(self) -> OrderT: ...

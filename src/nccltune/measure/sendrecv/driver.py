@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of NCCL with copy engines by size."""
 
-import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from nccltune.analyze.stats import MIN_ROUNDS
 from nccltune.measure.conversation import Hello
 from nccltune.measure.p2p.board import Board
-from nccltune.measure.p2p.runs import COMPUTE, Runs
-from nccltune.measure.p2p.session import Process, Starter, Status
+from nccltune.measure.p2p.runs import COMPUTE
 from nccltune.measure.p2p.workload import Workload, workload
 from nccltune.measure.sendrecv.comparison import Comparison
 from nccltune.measure.sendrecv.order import Order
@@ -54,33 +50,8 @@ def check_wanted(wanted: Wanted) -> None:
         raise InputError(f"{LEAST_PAIRS} pairs at least tell their own noise", where="--rounds")
 
 
-class Driver(Comparison[Order, Verdict]):
-    """The comparison of NCCL with copy engines by size. Raises InputError for what is wanted but
-    cannot be."""
-
-    def __init__(
-        self,
-        start: Starter,
-        first: Process,
-        runs: Runs,
-        wanted: Wanted,
-        told: Callable[[Status], None] = lambda _: None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        check_wanted(wanted)
-        self._wanted = wanted
-        self._floor = math.log1p(wanted.noise_floor)
-        super().__init__(
-            start,
-            first,
-            runs,
-            self._workload,
-            told,
-            seed=wanted.seed,
-            budget_s=wanted.budget_s,
-            now=now,
-        )
+class Driver(Comparison[Wanted, Order, Verdict]):
+    """The comparison of NCCL with copy engines by size."""
 
     def verdict(self, reason: str) -> Verdict:
         """What can be said so far."""
@@ -109,6 +80,9 @@ class Driver(Comparison[Order, Verdict]):
             seconds=session.spent_s,
             replay=session.hello.replay,
         )
+
+    def _check(self) -> None:
+        check_wanted(self._wanted)
 
     def _workload(self, hello: Hello) -> Workload:
         return workload(

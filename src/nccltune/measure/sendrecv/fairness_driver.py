@@ -1,15 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The comparison of chunks beside traffic."""
 
-import math
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from nccltune.measure.conversation import Hello
 from nccltune.measure.p2p.board import Board
-from nccltune.measure.p2p.runs import Runs
-from nccltune.measure.p2p.session import Process, Starter, Status
 from nccltune.measure.p2p.workload import Workload, workload
 from nccltune.measure.sendrecv.comparison import Comparison
 from nccltune.measure.sendrecv.driver import LEAST_PAIRS, NOISE_FLOOR
@@ -45,32 +40,8 @@ def check_fairness_wanted(wanted: FairnessWanted) -> None:
         raise InputError(f"{LEAST_PAIRS} rounds at least tell their own noise", where="--rounds")
 
 
-class FairnessDriver(Comparison[Rounds, FairnessVerdict]):
-    """The comparison of chunks. Raises InputError for what is wanted but cannot be."""
-
-    def __init__(
-        self,
-        start: Starter,
-        first: Process,
-        runs: Runs,
-        wanted: FairnessWanted,
-        told: Callable[[Status], None] = lambda _: None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        check_fairness_wanted(wanted)
-        self._wanted = wanted
-        self._floor = math.log1p(wanted.noise_floor)
-        super().__init__(
-            start,
-            first,
-            runs,
-            self._workload,
-            told,
-            seed=wanted.seed,
-            budget_s=wanted.budget_s,
-            now=now,
-        )
+class FairnessDriver(Comparison[FairnessWanted, Rounds, FairnessVerdict]):
+    """The comparison of chunks."""
 
     def verdict(self, reason: str) -> FairnessVerdict:
         """What can be said so far."""
@@ -96,6 +67,9 @@ class FairnessDriver(Comparison[Rounds, FairnessVerdict]):
             seconds=session.spent_s,
             replay=session.hello.replay,
         )
+
+    def _check(self) -> None:
+        check_fairness_wanted(self._wanted)
 
     def _workload(self, hello: Hello) -> Workload:
         return workload(
