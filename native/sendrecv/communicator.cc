@@ -178,8 +178,10 @@ void Communicator::Begin(int rank) {
 
 int Communicator::RankAt(size_t place) {
   const Card& card = segment_->memory().cards[place];
+  const Card& mine = segment_->memory().cards[place_];
   // Whoever split a communicator with us knows its rank in a moment, too.
-  while (card.rank.load() < 0 && card.state.load() == Card::kHere && segment_->Lives(place)) {
+  while (card.rank.load() < 0 && card.state.load() == Card::kHere && segment_->Lives(place) &&
+         mine.gave_up.load() == 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return card.rank.load();

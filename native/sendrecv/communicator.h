@@ -52,7 +52,7 @@ class Communicator {
 
   // NCCL has made it, so that every rank has joined that ever will.
   void Begin(int rank);
-  // NCCL's calls may come back before they are done. Before Begin.
+  // NCCL's calls may come back before they are done. Before anything else.
   void DoNotBlock() { blocks_ = false; }
   bool blocks() const { return blocks_; }
 

@@ -24,6 +24,7 @@
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
 #include "sendrecv/interpose.h"
+#include "sendrecv/parts.h"
 #include "sendrecv/say.h"
 #include "sendrecv/say_counts.h"
 #include "sendrecv/watch.h"
@@ -47,10 +48,12 @@ bool IsSet(const char* name, const char* value) {
   return set != nullptr && std::strcmp(set, value) == 0;
 }
 
-// Its calls come back before they are done.
-bool Blocks(const nccl::Config* config) {
-  if (config != nullptr && config->blocking == 0) return false;
-  return !IsSet("NCCL_COMM_BLOCKING", "0");
+// Otherwise its calls come back before they are done. `unsaid`: without a configuration.
+bool Blocks(const nccl::Config* config, bool unsaid = true) {
+  for (const char* const value : {"0", "1"}) {
+    if (IsSet("NCCL_COMM_BLOCKING", value)) return *value == '1';
+  }
+  return config == nullptr ? unsaid : config->blocking != 0;
 }
 
 std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
@@ -78,23 +81,28 @@ struct OpenGroup {
 
 class SendRecv final : public Interceptor {
  public:
-  SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {}
+  SendRecv(const Options& options, const Native& native) : Interceptor(native), options_(options) {
+    Watcher::Get().Also([this] {
+      if (parts_.Any()) parts_.Look();
+    });
+  }
 
   nccl::Result CommInitRank(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank);
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(nullptr));
     return Made(made, comm, native().CommInitRank(comm, ranks, id, rank));
   }
 
   nccl::Result CommInitRankConfig(nccl::Comm* comm, int ranks, nccl::UniqueId id, int rank,
                                   nccl::Config* config) override {
-    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank);
+    const Shared made = Join(KeyOf(&id, 1, ranks), ranks, rank, Blocks(config));
     return Made(made, comm, native().CommInitRankConfig(comm, ranks, id, rank, config));
   }
 
   nccl::Result CommInitRankScalable(nccl::Comm* comm, int ranks, int rank, int ids,
                                     nccl::UniqueId* id, nccl::Config* config) override {
     Shared made;
-    if (ids > 0 && id != nullptr) made = Join(KeyOf(id, ids, ranks), ranks, rank);
+    const bool named = ids > 0 && id != nullptr;
+    if (named) made = Join(KeyOf(id, ids, ranks), ranks, rank, Blocks(config));
     return Made(made, comm, native().CommInitRankScalable(comm, ranks, rank, ids, id, config));
   }
 
@@ -114,18 +122,20 @@ class SendRecv final : public Interceptor {
 
   nccl::Result CommSplit(nccl::Comm comm, int color, int key, nccl::Comm* made,
                          nccl::Config* config) override {
-    const Shared child =
-        Child(comm, "split " + std::to_string(color), color != nccl::kNoColor, config);
-    return Made(child, made, native().CommSplit(comm, color, key, made, config));
+    return MakeFrom(
+        comm, "split " + std::to_string(color), color != nccl::kNoColor, config, made,
+        [&](nccl::Comm* out) { return native().CommSplit(comm, color, key, out, config); });
   }
 
   nccl::Result CommShrink(nccl::Comm comm, int* excluded, int count, nccl::Comm* made,
                           nccl::Config* config, int flags) override {
-    const Shared child = Child(comm, "shrink", true, config);
-    return Made(child, made, native().CommShrink(comm, excluded, count, made, config, flags));
+    return MakeFrom(comm, "shrink", true, config, made, [&](nccl::Comm* out) {
+      return native().CommShrink(comm, excluded, count, out, config, flags);
+    });
   }
 
   nccl::Result CommDestroy(nccl::Comm comm) override {
+    const Parts::Ending ending = parts_.End(comm);
     const Shared communicator = Take(comm);
     // Then there is nothing to wait for.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
@@ -136,6 +146,7 @@ class SendRecv final : public Interceptor {
   }
 
   nccl::Result CommAbort(nccl::Comm comm) override {
+    const Parts::Ending ending = parts_.End(comm);
     const Shared communicator = Take(comm);
     if (communicator != nullptr) communicator->Break("the communicator was aborted");
     const nccl::Result result = native().CommAbort(comm);
@@ -152,7 +163,9 @@ class SendRecv final : public Interceptor {
 
   nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error) override {
     const nccl::Result result = native().CommGetAsyncError(comm, error);
-    if (result != abi::kSuccess || error == nullptr || *error != abi::kSuccess) return result;
+    if (result != abi::kSuccess || error == nullptr || *error == abi::kInProgress) return result;
+    if (parts_.Any()) parts_.Look(*error == abi::kSuccess ? nullptr : comm);
+    if (*error != abi::kSuccess) return result;
     if (later_.load(std::memory_order_relaxed) != 0) *error = Progress(comm);
     if (*error != abi::kSuccess) return result;
     const Shared communicator = Find(comm);
@@ -211,7 +224,7 @@ class SendRecv final : public Interceptor {
 
  private:
   // Null: NCCL carries all of it.
-  Shared Join(const std::string& key, int ranks, int rank) {
+  Shared Join(const std::string& key, int ranks, int rank, bool blocks) {
     if (ranks < 2) return nullptr;
     std::string why;
     Shared made;
@@ -221,6 +234,7 @@ class SendRecv final : public Interceptor {
       made = Communicator::Join(key, rank, options_, &why);
     }
     if (made == nullptr) Warn("NCCL carries all sends and receives: " + why);
+    if (made != nullptr && !blocks) made->DoNotBlock();
     return made;
   }
 
@@ -234,23 +248,26 @@ class SendRecv final : public Interceptor {
       return nullptr;
     }
     const InContext in(*api, context);
-    return Join(key, ranks, rank);
+    return Join(key, ranks, rank, Blocks(nullptr));
   }
 
-  // Of a communicator that all its ranks make another from, whoever is in that.
-  Shared Child(nccl::Comm comm, const std::string& how, bool member, const nccl::Config* config) {
+  // A communicator from another, whose ranks all come here, whoever is a member of it.
+  template <typename Make>
+  nccl::Result MakeFrom(nccl::Comm comm, const std::string& how, bool member,
+                        const nccl::Config* config, nccl::Comm* made, const Make& make) {
     const Shared parent = FindReady(comm);
-    if (parent == nullptr) return nullptr;
-    const uint64_t number = parent->NextChild();
-    // Without a configuration it is as its parent.
-    if (config == nullptr ? !parent->blocks() : !Blocks(config)) {
-      // Its ranks are numbered by NCCL, and nobody knows when others know theirs.
-      Warn("NCCL carries all sends and receives: a part of a communicator that does not block");
-      return nullptr;
-    }
+    if (parent == nullptr) return make(made);
     std::ostringstream key;
-    key << std::hex << ContentHash(parent->key()) << " " << number << " " << how;
-    return member ? Join(key.str(), 2, -1) : nullptr;
+    key << std::hex << ContentHash(parent->key()) << " " << parent->NextChild() << " " << how;
+    if (!member || made == nullptr) return make(made);
+    const Shared child = Join(key.str(), 2, -1, Blocks(config, parent->blocks()));
+    if (child == nullptr) return make(made);
+    if (parent->blocks()) return Made(child, made, make(made));
+    OpenGroup::OfThread().calls.others = true;
+    const nccl::Result result = make(parts_.Expect(child, comm, made));
+    const bool goes = result == abi::kSuccess || result == abi::kInProgress;
+    parts_.Look(goes ? nullptr : comm);
+    return result;
   }
 
   nccl::Result Made(const Shared& made, nccl::Comm* comm, nccl::Result result) {
@@ -265,7 +282,6 @@ class SendRecv final : public Interceptor {
   }
 
   void Begin(const Shared& made, const nccl::Comm* comm, nccl::Result result) {
-    int rank = -1;
     if (*comm != nullptr && result == abi::kInProgress) {
       made->DoNotBlock();
       const std::scoped_lock lock(later_mutex_);
@@ -274,14 +290,18 @@ class SendRecv final : public Interceptor {
       return;
     }
     if (result != abi::kSuccess || *comm == nullptr) return;
-    if (native().CommUserRank(*comm, &rank) != abi::kSuccess) return;
+    if (Know(made, *comm)) Watcher::Get().Add(made);
+  }
+
+  // False: NCCL does not know its rank.
+  bool Know(const Shared& made, nccl::Comm comm) {
+    int rank = -1;
+    if (native().CommUserRank(comm, &rank) != abi::kSuccess) return false;
     made->Begin(rank);
-    {
-      const std::unique_lock lock(mutex_);
-      communicators_[*comm] = made;
-      ++changes_;
-    }
-    Watcher::Get().Add(made);
+    const std::unique_lock lock(mutex_);
+    communicators_[comm] = made;
+    ++changes_;
+    return true;
   }
 
   const Shared& Find(nccl::Comm comm) {
@@ -456,6 +476,11 @@ class SendRecv final : public Interceptor {
   std::map<nccl::Comm, Shared> communicators_;
   std::atomic<uint64_t> changes_ = 1;
   std::vector<Shared> ended_;
+
+  // Their parents are watched.
+  Parts parts_{[this](const Shared& made, nccl::Comm handle) {
+    if (Know(made, handle)) Watcher::Get().AddBeside(made);
+  }};
 
   // Of communicators that do not block: those that NCCL has not made yet, and what comes behind
   // NCCL's part of groups.

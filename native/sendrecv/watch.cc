@@ -25,10 +25,7 @@ Watcher& Watcher::Get() {
 
 void Watcher::Add(std::shared_ptr<Communicator> communicator) {
   const std::scoped_lock both(thread_mutex_);
-  {
-    const std::scoped_lock lock(mutex_);
-    watched_.push_back(std::move(communicator));
-  }
+  AddBeside(std::move(communicator));
   if (thread_.joinable()) return;
   sigset_t all;
   sigset_t before;
@@ -37,6 +34,11 @@ void Watcher::Add(std::shared_ptr<Communicator> communicator) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   thread_ = std::thread([this] { Run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Watcher::AddBeside(std::shared_ptr<Communicator> communicator) {
+  const std::scoped_lock lock(mutex_);
+  watched_.push_back(std::move(communicator));
 }
 
 void Watcher::Remove(const std::shared_ptr<Communicator>& communicator) {
@@ -69,6 +71,7 @@ void Watcher::Run() {
       SayCounts(open);
     }
     for (const auto& each : watched) each->Watch();
+    if (also_) also_();
     lock.lock();
     changed_.wait_for(lock, kEvery, [&] { return watched_.empty(); });
   }

@@ -69,7 +69,8 @@ bool Refuses(const char* function) {
 
 std::shared_ptr<Comm> ReadyComm(const ncclComm* handle) {
   std::shared_ptr<Comm> comm = FindComm(handle);
-  return comm != nullptr && comm->ready && !comm->finalized ? comm : nullptr;
+  const bool ready = comm != nullptr && comm->ready && !comm->finalized;
+  return ready && comm->error != kNcclInProgress ? comm : nullptr;
 }
 
 SOFT_NCCL(ncclGetVersion, (int* version)) {

@@ -11,7 +11,7 @@ namespace nccltune::soft {
 namespace {
 
 struct Joining {
-  std::shared_ptr<Comm> comm;
+  std::shared_ptr<Comm> asked;
   std::function<ncclResult_t()> join;
   ncclResult_t result = kNcclSuccess;
 };
@@ -25,36 +25,27 @@ struct Group {
 
 thread_local Group group;
 
-void RunJoin(Joining& joining) {
-  joining.result = joining.join();
-  joining.comm->error = joining.result;
+// Ranks of one process need each other.
+ncclResult_t RunJoins(std::vector<Joining>& joins) {
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < joins.size(); ++i) {
+    threads.emplace_back([&joining = joins[i]] { joining.result = joining.join(); });
+  }
+  if (!joins.empty()) joins[0].result = joins[0].join();
+  for (std::thread& thread : threads) thread.join();
+  const auto fails = std::ranges::find_if(
+      joins, [](const Joining& joining) { return joining.result != kNcclSuccess; });
+  return fails == joins.end() ? kNcclSuccess : fails->result;
 }
 
-// Ranks of one process need each other.
-ncclResult_t RunJoins(std::vector<Joining> joins) {
-  std::vector<std::thread> threads;
-  ncclResult_t result = kNcclSuccess;
-  for (Joining& joining : joins) {
-    if (!joining.comm->blocking) {
-      joining.comm->error = kNcclInProgress;
-      std::thread([own = joining]() mutable { RunJoin(own); }).detach();
-      joining.result = kNcclInProgress;
-    } else if (joins.size() == 1) {
-      RunJoin(joining);
-    } else {
-      threads.emplace_back([&joining] { RunJoin(joining); });
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Joining& joining : joins) {
-    if (result == kNcclSuccess || result == kNcclInProgress) {
-      result = std::max(result, joining.result);
-      if (joining.result != kNcclSuccess && joining.result != kNcclInProgress) {
-        result = joining.result;
-      }
-    }
-  }
-  return result;
+// By a thread of its own; whom the program asks knows when all of them are done.
+ncclResult_t RunJoinsLater(std::vector<Joining> joins) {
+  for (const Joining& joining : joins) joining.asked->error = kNcclInProgress;
+  std::thread([own = std::move(joins)]() mutable {
+    RunJoins(own);
+    for (const Joining& joining : own) joining.asked->error = joining.result;
+  }).detach();
+  return kNcclInProgress;
 }
 
 ncclResult_t RunTasks(std::vector<Task> tasks) {
@@ -107,7 +98,9 @@ ncclResult_t EndGroup() {
   if (--group.depth > 0) return kNcclSuccess;
   Group ended = std::exchange(group, {});
   if (ended.error != kNcclSuccess) return ended.error;
-  const ncclResult_t joined = RunJoins(std::move(ended.joins));
+  const bool waits = std::ranges::all_of(
+      ended.joins, [](const Joining& joining) { return joining.asked->blocking; });
+  const ncclResult_t joined = waits ? RunJoins(ended.joins) : RunJoinsLater(std::move(ended.joins));
   if (joined != kNcclSuccess && joined != kNcclInProgress) return joined;
   const bool blocks =
       std::ranges::all_of(ended.tasks, [](const Task& task) { return task.comm->blocking; });
@@ -122,9 +115,9 @@ ncclResult_t AddTask(Task task) {
   return EndGroup();
 }
 
-ncclResult_t AddJoin(std::shared_ptr<Comm> comm, std::function<ncclResult_t()> join) {
+ncclResult_t AddJoin(std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join) {
   StartGroup();
-  group.joins.push_back({.comm = std::move(comm), .join = std::move(join)});
+  group.joins.push_back({.asked = std::move(asked), .join = std::move(join)});
   return EndGroup();
 }
 

@@ -19,8 +19,9 @@ ncclResult_t EndGroup();
 ncclResult_t AddTask(Task task);
 
 // A communicator on its way: `join` waits for other ranks. It runs at once, at the end of the
-// group, or for a communicator that is not blocking in a thread of its own.
-ncclResult_t AddJoin(std::shared_ptr<Comm> comm, std::function<ncclResult_t()> join);
+// group, or where the one that is `asked` for it, which is its parent if it has one, is not
+// blocking in a thread of its own.
+ncclResult_t AddJoin(std::shared_ptr<Comm> asked, std::function<ncclResult_t()> join);
 
 // The calling thread is in a group, which is to fail.
 ncclResult_t FailGroup(ncclResult_t result);

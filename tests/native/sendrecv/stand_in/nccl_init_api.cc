@@ -37,10 +37,14 @@ ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclCom
   const std::shared_ptr<Comm> comm = NewComm();
   if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
   comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
-  if (vote.color >= 0) *out = HandleOf(comm);
-  return AddJoin(comm, [parent, comm, vote = std::move(vote)] {
+  return AddJoin(parent, [parent, comm, out, vote = std::move(vote)] {
     const ncclResult_t result = JoinByVote(*parent, vote, *comm);
-    if (vote.color < 0) ForgetComm(comm);
+    if (vote.color < 0) {
+      ForgetComm(comm);
+    } else {
+      // Not before it is complete.
+      __atomic_store_n(out, HandleOf(comm), __ATOMIC_RELEASE);
+    }
     return result;
   });
 }

@@ -300,11 +300,27 @@ TEST(SoftNccl, ACommunicatorThatIsNotBlockingComesLater) {
     config.blocking = 0;
     ncclComm_t comm = nullptr;
     ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, two.shared().id, rank, &config), kNcclInProgress);
-    ASSERT_TRUE(Soon([&] {
+    const auto state = [&] {
       ncclResult_t error = kNcclInternalError;
       EXPECT_EQ(ncclCommGetAsyncError(comm, &error), kNcclSuccess);
-      return error == kNcclSuccess;
-    }));
+      return error;
+    };
+    ASSERT_TRUE(Soon([&] { return state() == kNcclSuccess; }));
+    // So does a part of it, whose handle comes when it is complete.
+    ncclComm_t part = nullptr;
+    if (rank == 1) two.Meet();
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &part, nullptr), kNcclInProgress);
+    int number = -1;
+    if (rank == 0) {
+      EXPECT_EQ(state(), kNcclInProgress);
+      EXPECT_EQ(ncclCommCount(comm, &number), kNcclInvalidArgument);
+      EXPECT_EQ(part, nullptr);
+      two.Meet();
+    }
+    ASSERT_TRUE(Soon([&] { return state() == kNcclSuccess; }));
+    ASSERT_EQ(ncclCommUserRank(part, &number), kNcclSuccess);
+    EXPECT_EQ(number, rank);
+    EXPECT_EQ(ncclCommDestroy(part), kNcclSuccess);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
   });
 }

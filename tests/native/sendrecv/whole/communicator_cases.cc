@@ -166,50 +166,157 @@ bool IsDone(ncclComm_t comm) {
   });
 }
 
-ncclComm_t InitLater(Ranks& two, int rank) {
+ncclComm_t InitLater(Ranks& ranks, int count, int rank) {
   UseGpu(rank);
   if (rank == 0) {
-    EXPECT_EQ(ncclGetUniqueId(&two.shared().id), kNcclSuccess);
+    EXPECT_EQ(ncclGetUniqueId(&ranks.shared().id), kNcclSuccess);
   }
-  two.Meet();
+  ranks.Meet();
   ncclConfig_t config;
   config.blocking = 0;
   ncclComm_t comm = nullptr;
-  EXPECT_EQ(ncclCommInitRankConfig(&comm, 2, two.shared().id, rank, &config), kNcclInProgress);
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, count, ranks.shared().id, rank, &config),
+            kNcclInProgress);
   return comm;
+}
+
+constexpr int kRounds = 4 * kWarm;
+
+// Of a communicator that does not block. Some of the messages were not NCCL's.
+void ExchangeLater(Ranks& ranks, ncclComm_t comm, int peer, CUstream stream, const Pair& pair) {
+  const uint64_t before = NativeSends();
+  for (int round = 0; round < kRounds; ++round) {
+    ranks.Meet();
+    ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+    ASSERT_EQ(Send(pair.from, kBytes, peer, comm, stream), kNcclSuccess);
+    ASSERT_EQ(Receive(pair.to, kBytes, peer, comm, stream), kNcclSuccess);
+    const ncclResult_t result = ncclGroupEnd();
+    ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
+    ASSERT_TRUE(IsDone(comm));
+  }
+  ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+  EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
 }
 
 // What NCCL has begun and not done is asked for, as programs have to.
 TEST(Comms, ThatDoNotBlock) {
   Ranks two(2);
   two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, rank);
+    ncclComm_t comm = InitLater(two, 2, rank);
     ASSERT_TRUE(IsDone(comm));
     CUstream stream = NewStream();
     const Pair pair = NewPair(kBytes);
-    const uint64_t before = NativeSends();
-    for (int round = 0; round < 4 * kWarm; ++round) {
-      two.Meet();
-      ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-      ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, comm, stream), kNcclSuccess);
-      ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, comm, stream), kNcclSuccess);
-      const ncclResult_t result = ncclGroupEnd();
-      ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress);
-      ASSERT_TRUE(IsDone(comm));
-    }
-    EXPECT_LT(NativeSends() - before, static_cast<uint64_t>(2 * kWarm));
-    // Its parts are NCCL's.
-    ncclComm_t half = nullptr;
-    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &half, nullptr), kNcclInProgress);
-    ASSERT_TRUE(IsDone(half));
-    ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-    ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, half, stream), kNcclSuccess);
-    ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, half, stream), kNcclSuccess);
-    ASSERT_EQ(ncclGroupEnd(), kNcclInProgress);
-    ASSERT_TRUE(IsDone(half));
-    ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-    EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
+    ExchangeLater(two, comm, 1 - rank, stream, pair);
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Free(pair);
+  });
+}
+
+// One rank is told of its part and sends before the other asks.
+TEST(Comms, PartsOfOneThatDoesNotBlock) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = InitLater(two, 2, rank);
+    ASSERT_TRUE(IsDone(comm));
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    const Pair other = NewPair(kBytes);
+    for (int turn = 0; turn < 2; ++turn) {
+      ncclComm_t part = nullptr;
+      // The order is the other one there.
+      if (turn == 0) {
+        ASSERT_EQ(ncclCommSplit(comm, 1, -rank, &part, nullptr), kNcclInProgress);
+      } else {
+        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
+        ASSERT_EQ(ncclCommSplit(comm, 1, -rank, &part, nullptr), kNcclSuccess);
+        ASSERT_EQ(ncclGroupEnd(), kNcclInProgress);
+      }
+      if (rank == 0) {
+        ASSERT_TRUE(IsDone(comm));
+        ASSERT_NE(part, nullptr);
+        for (const Pair& each : {pair, other}) {
+          const ncclResult_t result = Send(each.from, kBytes, 0, part, stream);
+          ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
+          ASSERT_TRUE(IsDone(part));
+        }
+        ASSERT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+      }
+      two.Meet();
+      if (rank == 1) {
+        ASSERT_TRUE(IsDone(comm));
+        ASSERT_NE(part, nullptr);
+        for (const Pair& each : {pair, other}) {
+          const ncclResult_t result = Receive(each.to, kBytes, 1, part, stream);
+          ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress) << result;
+          ASSERT_TRUE(IsDone(part));
+          ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+          EXPECT_EQ(Fetch(each.to, kBytes), Pattern(kBytes, 0));
+        }
+      }
+      ExchangeLater(two, part, rank, stream, pair);
+      EXPECT_EQ(ncclCommDestroy(part), kNcclSuccess);
+    }
+    EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    EXPECT_EQ(CountSegments(), 0U);
+    Free(pair);
+    Free(other);
+  });
+}
+
+// A part of a part, and one that is shrunk, of which some ranks are no members.
+TEST(Comms, PartsOfPartsThatDoNotBlock) {
+  Ranks three(3);
+  three.Run([&](int rank) {
+    ncclComm_t comm = InitLater(three, 3, rank);
+    ASSERT_TRUE(IsDone(comm));
+    CUstream stream = NewStream();
+    const Pair pair = NewPair(kBytes);
+    ncclComm_t half = nullptr;
+    const int color = rank == 2 ? kNcclNoColor : 1;
+    ASSERT_EQ(ncclCommSplit(comm, color, -rank, &half, nullptr), kNcclInProgress);
+    ASSERT_TRUE(IsDone(comm));
+    ASSERT_EQ(half == nullptr, rank == 2);
+    ncclComm_t quarter = nullptr;
+    if (rank != 2) {
+      ncclConfig_t config;
+      ASSERT_EQ(ncclCommSplit(half, 0, rank, &quarter, &config), kNcclInProgress);
+      ASSERT_TRUE(IsDone(half));
+      // This one blocks.
+      ExchangeSome(quarter, rank, 1 - rank, stream, pair);
+    }
+    three.Meet();
+    ncclComm_t rest = nullptr;
+    if (rank != 1) {
+      int excluded = 1;
+      ASSERT_EQ(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, 0), kNcclInProgress);
+      ASSERT_TRUE(IsDone(comm));
+      ExchangeLater(three, rest, 1 - rank / 2, stream, pair);
+    } else {
+      for (int round = 0; round < kRounds; ++round) three.Meet();
+    }
+    three.Meet();
+    for (ncclComm_t each : {quarter, half, rest, comm}) {
+      EXPECT_EQ(ncclCommDestroy(each), kNcclSuccess);
+    }
+    EXPECT_EQ(CountSegments(), 0U);
+    Free(pair);
+  });
+}
+
+// NCCL gives up what it was about to make, and the program has its handle, to abort it.
+TEST(Comms, PartsOfOneThatIsAborted) {
+  Ranks two(2);
+  two.Run([&](int rank) {
+    ncclComm_t comm = InitLater(two, 2, rank);
+    ASSERT_TRUE(IsDone(comm));
+    ncclComm_t part = nullptr;
+    if (rank == 0) {
+      ASSERT_EQ(ncclCommSplit(comm, 1, rank, &part, nullptr), kNcclInProgress);
+    }
+    EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+    EXPECT_EQ(part != nullptr, rank == 0);
+    EXPECT_EQ(ncclCommAbort(part), kNcclSuccess);
+    EXPECT_TRUE(Soon([] { return CountSegments() == 0; }));
   });
 }
 
@@ -224,24 +331,14 @@ TEST(Comms, ThatBlockOnOneSide) {
     config.blocking = rank;
     for (ncclConfig_t* const each : {&config, static_cast<ncclConfig_t*>(nullptr)}) {
       ncclComm_t half = nullptr;
-      const ncclResult_t result = ncclCommSplit(comm, 0, rank, &half, each);
-      ASSERT_TRUE(result == kNcclSuccess || result == kNcclInProgress);
-      ASSERT_TRUE(IsDone(half));
-      two.Meet();
-      if (each == nullptr) {
-        ExchangeSome(half, rank, 1 - rank, stream, pair);
-      } else {
-        ASSERT_EQ(ncclGroupStart(), kNcclSuccess);
-        ASSERT_EQ(Send(pair.from, kBytes, 1 - rank, half, stream), kNcclSuccess);
-        ASSERT_EQ(Receive(pair.to, kBytes, 1 - rank, half, stream), kNcclSuccess);
-        ncclGroupEnd();
-        ASSERT_TRUE(IsDone(half));
-        ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-      }
+      // Its parent blocks.
+      ASSERT_EQ(ncclCommSplit(comm, 0, rank, &half, each), kNcclSuccess);
+      ExchangeLater(two, half, 1 - rank, stream, pair);
       two.Meet();
       EXPECT_EQ(ncclCommDestroy(half), kNcclSuccess);
     }
     EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
+    Free(pair);
   });
 }
 
@@ -249,10 +346,10 @@ TEST(Comms, ThatBlockOnOneSide) {
 TEST(Comms, ThatDoNotBlockAndAreAborted) {
   Ranks two(2);
   two.Run([&](int rank) {
-    ncclComm_t comm = InitLater(two, rank);
+    ncclComm_t comm = InitLater(two, 2, rank);
     EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
     two.Meet();
-    comm = InitLater(two, rank);
+    comm = InitLater(two, 2, rank);
     ASSERT_TRUE(IsDone(comm));
     CUstream stream = NewStream();
     const Pair pair = NewPair(kBytes);

@@ -80,7 +80,7 @@ struct Options {
 
 // Of all processes.
 struct Shared {
-  ncclUniqueId ids[kComms];
+  ncclUniqueId id;
   std::atomic<int> made;
   std::atomic<int> begun;
   std::atomic<uint64_t> rounds[kMost];
@@ -139,23 +139,16 @@ class Rank {
     Must(cuDevicePrimaryCtxRetain(&context, rank_ % gpus), "cuDevicePrimaryCtxRetain");
     Must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     if (rank_ == 0) {
-      for (ncclUniqueId& id : shared_.ids) ncclGetUniqueId(&id);
+      ncclGetUniqueId(&shared_.id);
       shared_.made = 1;
     }
     while (shared_.made == 0) usleep(100);
     comms_.resize(kComms);
-    if (options_.later) {
-      ncclConfig_t config;
-      config.blocking = 0;
-      for (size_t i = 0; i < kComms; ++i) {
-        Well(ncclCommInitRankConfig(&comms_[i], options_.ranks, shared_.ids[i],
-                                    RankIn(i, static_cast<size_t>(rank_)), &config));
-      }
-    } else {
-      Well(ncclCommInitRank(comms_.data(), options_.ranks, shared_.ids[0], rank_));
-      // The ranks of the second are others.
-      Well(ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr));
-    }
+    ncclConfig_t config;
+    config.blocking = options_.later ? 0 : 1;
+    Well(ncclCommInitRankConfig(comms_.data(), options_.ranks, shared_.id, rank_, &config));
+    // The ranks of the second are others.
+    Well(ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr));
     for (size_t i = 0; i < kStreams; ++i) {
       streams_.emplace_back();
       Must(cuStreamCreate(&streams_.back(), kStreamNonBlocking), "cuStreamCreate");
