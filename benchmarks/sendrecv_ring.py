@@ -3,12 +3,13 @@
 
 python benchmarks/sendrecv_ring.py --program sendrecv_perf --library libnccltune-sendrecv.so \\
     [--candidate NAME:VARIABLE=VALUE,...]... [--gpus 4] [--rounds 5] [--from 1K] [--to 8G] \\
-    [--nccl DIR] [--json FILE]
+    [--cores 4,12,20,28] [--nccl DIR] [--json FILE]
 
 Needs GPUs, mpirun (Open MPI) and nccl-tests built with MPI: a process a GPU, each sends to the next
 and receives from the one before, in one group. A round runs all candidates in turn, each in
 processes of its own; of a size the table shows median (min - max) over the rounds, and by how much
-ours is faster than each: the ratio of the medians.
+ours is faster than each: the ratio of the medians. --cores keeps each rank on a core of its own:
+what small messages cost is their calls, and otherwise varies by half from start to start.
 """
 
 import argparse
@@ -38,6 +39,12 @@ from sendrecv_candidates import Candidate, candidate_options, candidates, enviro
 # Bytes up to which so many calls are timed after so many others.
 SPANS = ((MIB, 100, 20), (64 * MIB, 40, 8), (8192 * MIB, 8, 4))
 SECONDS = 300
+# Behind it: cores by local rank, and the command.
+PINNED = (
+    "bash",
+    "-c",
+    'IFS=, read -ra cores <<< "$0"; exec taskset -c "${cores[OMPI_COMM_WORLD_LOCAL_RANK]}" "$@"',
+)
 
 
 @dataclass
@@ -54,6 +61,8 @@ def call(args: argparse.Namespace, timings: Timings, first: int, last: int, time
     calls, warm_up = times
     words = [args.program, "-b", str(first), "-e", str(last), "-f", "2", "-g", "1"]
     words += ["-n", str(calls), "-w", str(warm_up)]
+    if args.cores:
+        words = [*PINNED, args.cores, *words]
     name, env = timings.candidate.name, environment(args, timings.candidate)
     status, said, complaint = run(mpirun(args.gpus, SECONDS, words), env, SECONDS + 10)
     rows = [row for row in map(read_row, said.splitlines()) if row]
@@ -101,8 +110,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--from", dest="first", type=bytes_of, default=1 << 10)
     parser.add_argument("--to", dest="last", type=bytes_of, default=8 << 30)
+    parser.add_argument("--cores")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if args.cores and len(args.cores.split(",")) < args.gpus:
+        parser.error(f"--cores names fewer than {args.gpus} cores")
     exit_on_term()
 
     facts, measured = machine(), [Timings(candidate) for candidate in candidates(args)]

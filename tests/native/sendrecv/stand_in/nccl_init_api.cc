@@ -37,7 +37,7 @@ ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclCom
   const std::shared_ptr<Comm> comm = NewComm();
   if (comm == nullptr) return FailGroup(Fail(kNcclUnhandledCudaError, "no CUDA"));
   comm->blocking = config == nullptr ? parent->blocking : IsBlocking(config);
-  return AddJoin(parent, [parent, comm, out, vote = std::move(vote)] {
+  const ncclResult_t added = AddJoin(parent, [parent, comm, out, vote = std::move(vote)] {
     const ncclResult_t result = JoinByVote(*parent, vote, *comm);
     if (vote.color < 0) {
       ForgetComm(comm);
@@ -47,6 +47,8 @@ ncclResult_t BeginByVote(const std::shared_ptr<Comm>& parent, Vote vote, ncclCom
     }
     return result;
   });
+  // The program asks its parent.
+  return added == kNcclInProgress ? kNcclSuccess : added;
 }
 
 // What it enqueued ends first, and what it has yet to.

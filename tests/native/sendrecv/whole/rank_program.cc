@@ -149,6 +149,8 @@ class Rank {
     Well(ncclCommInitRankConfig(comms_.data(), options_.ranks, shared_.id, rank_, &config));
     // The ranks of the second are others.
     Well(ncclCommSplit(comms_[0], 0, -rank_, &comms_[1], nullptr));
+    // A split never says that it is in progress; the one that it is made from does.
+    Well(kNcclInProgress);
     for (size_t i = 0; i < kStreams; ++i) {
       streams_.emplace_back();
       Must(cuStreamCreate(&streams_.back(), kStreamNonBlocking), "cuStreamCreate");
