@@ -263,7 +263,8 @@ def test_a_process_that_fails(site: Site, places: Path, tmp_path: Path) -> None:
 def test_ctrl_c_leaves_nothing_running(
     site: Site, places: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    command = [sys.executable, "-c", MAIN, "launch", "--launcher", site.launcher.value]
+    python = [sys.executable, "-X", "faulthandler", "-c", MAIN]
+    command = [*python, "launch", "--launcher", site.launcher.value]
     job = ["--hosts", "nodea,nodeb", "--gpus-per-node", "2", "-o", "study", "--json"]
     process = subprocess.Popen(
         [*command, *job, "--", str(PROGRAM)],
@@ -280,7 +281,12 @@ def test_ctrl_c_leaves_nothing_running(
             assert line, seen
             seen += line
         process.send_signal(number)
-        out, _ = process.communicate(timeout=60)
+        try:
+            out, _ = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            # Where it hangs.
+            process.send_signal(signal.SIGABRT)
+            pytest.fail(process.communicate(timeout=10)[1].decode())
     finally:
         process.kill()
     assert process.returncode == 128 + number

@@ -59,6 +59,11 @@ def test_a_chunk_that_costs_nothing_joins_the_lines_to_deploy(native: Path, tmp_
     assert result["command"].startswith("nccltune sweep")
     again = sweep(native, "-o", study, cwd=tmp_path)
     assert (again["processes"], again["settings"]) == (0, result["settings"])
+    # A threshold that is found later takes the place of the other, and of nothing else.
+    words = ("sweep", "--sendrecv", "--gpus", 2, "--sizes", "512K-8M", "-o", study)
+    run(native, *words, cwd=tmp_path, SENDRECV_BENCH_CROSSING=str(M))
+    lines = (study / "sendrecv.conf").read_text().splitlines()
+    assert lines[-2:] == [f"NCCLTUNE_SENDRECV_FROM={M}", f"{CHUNK}={8 * M}"]
 
 
 def test_what_costs_traffic_is_left_to_its_user_and_replayed(native: Path, tmp_path: Path) -> None:

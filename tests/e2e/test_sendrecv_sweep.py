@@ -139,7 +139,7 @@ def test_under_load_the_threshold_is_another(native: Path, tmp_path: Path) -> No
     assert json.loads((study / "sendrecv-load.json").read_text())["from_bytes"] == 4 << 10
     conf = (study / "sendrecv.conf").read_text()
     assert "NCCLTUNE_SENDRECV_FROM=4096" in conf
-    assert "while the GPUs computed" in conf
+    assert "# While the GPUs compute: " in conf
     words = ("sweep", "--sendrecv", "--load", "--replay", study, "-o", tmp_path / "again", *FAST)
     done = run(native, *words, "--sizes", "4K-16M", "--json", cwd=tmp_path)
     again = json.loads(done.stdout)

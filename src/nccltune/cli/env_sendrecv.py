@@ -88,9 +88,4 @@ def sendrecv_conflicts(environment: Mapping[str, str], settings: Mapping[str, st
         )
     if environment.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
         found.append("CUDA_DEVICE_MAX_CONNECTIONS=1 is set: NCCL carries everything then")
-    if environment.get("NCCL_COMM_BLOCKING") == "0":
-        found.append(
-            "NCCL_COMM_BLOCKING=0 is set: NCCL carries everything of communicators that are split "
-            "or shrunk from others then"
-        )
     return found

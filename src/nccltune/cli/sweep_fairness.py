@@ -2,21 +2,27 @@
 """`nccltune sweep --sendrecv --fairness`: whether copies are to be cut so that other messages come
 between."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nccltune.cli.env_sendrecv import CONF
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, print_json, stdout
-from nccltune.cli.sweep_processes import Told, Way, run_in_study, show_head
+from nccltune.cli.output import hanging, next_step, stdout
+from nccltune.cli.sweep_processes import (
+    INDENT,
+    Plan,
+    Told,
+    Way,
+    run_in_study,
+    show_end,
+    show_head,
+)
 from nccltune.cli.sweep_sendrecv import starter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.measure.bench import Launch
-    from nccltune.measure.p2p.session import Process, Status
+    from nccltune.measure.p2p.session import Process
     from nccltune.measure.p2p.verdict import Gain
     from nccltune.measure.sendrecv.fairness import Candidate, FairnessVerdict
     from nccltune.measure.sendrecv.fairness_driver import FairnessDriver, FairnessWanted
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
 
 SIZES = "256K-16M"
 """What is compared where nobody says: by powers of eight, with 2 MiB among them."""
-_INDENT = 11
 _NAME = 16
 
 
@@ -38,136 +43,62 @@ def compare_fairness(
     from nccltune.measure.p2p.runs import Runs
     from nccltune.measure.sendrecv.fairness_driver import FairnessDriver, check_fairness_wanted
     from nccltune.measure.sendrecv.preload import BESIDE_TRAFFIC, CONNECTIONS
+    from nccltune.measure.sendrecv.settings import label
 
     check_fairness_wanted(wanted)
     more = {name: value for name, value in CONNECTIONS.items() if name not in os.environ}
     start = starter(launch, library, wanted.seed, BESIDE_TRAFFIC, more)
 
-    def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> FairnessDriver:
+    def driver(study: "Study", first: "Process", told: Told) -> FairnessDriver:
         return FairnessDriver(start, first, Runs(study, BESIDE_TRAFFIC), wanted, told)
 
     way = Way(
         name="fairness",
+        result=BESIDE_TRAFFIC.result,
         driver=driver,
-        show_plan=lambda platform, study, first: _show_plan(
-            platform, driver(study, first), manner.as_json
-        ),
-        warn=lambda _: None,
-        words=_words,
-        write=lambda study, verdict: _write(study, verdict, manner),
+        plan=_plan,
+        label=label,
+        keep=_keep,
+        show=_show,
+        gains=False,
     )
-    done = run_in_study(path, launch, start, way, manner)
-    if isinstance(done, int):
-        return done
-    kept = _keep(done.study, done.platform, done.verdict)
-    if manner.as_json:
-        print_json(done.verdict)
-    else:
-        _show(done.verdict, done.study, kept)
-    return 0
-
-
-def _write(study: "Study", verdict: "FairnessVerdict", manner: Manner) -> "FairnessVerdict":
-    import msgspec
-
-    from nccltune.measure.sendrecv.preload import BESIDE_TRAFFIC
-
-    verdict = msgspec.structs.replace(verdict, command=manner.again)
-    study.write_json(study.path / f"{BESIDE_TRAFFIC.name}.json", verdict)
-    return verdict
+    return run_in_study(path, launch, start, way, manner)
 
 
 def _keep(study: "Study", platform: "Platform", verdict: "FairnessVerdict") -> str | None:
     """Add a recommended chunk to the lines to deploy; why not, where these are of another kind."""
-    from nccltune.formats.nccl_conf import read_conf, render_conf
-    from nccltune.measure.sendrecv.settings import ON, POLICY
+    from nccltune.cli.sendrecv_conf import keep_chunk
 
-    if not verdict.settings:
-        return None
-    path = study.path / CONF
-    values = read_conf(path) if path.is_file() else {}
-    for name in (ON, POLICY):
-        if name in values:
-            return f"{CONF} says {name}={values[name]}, with which a chunk is something else"
-    values |= {name: str(value) for name, value in verdict.settings.items()}
-    study.write_text(path, render_conf(values, _comments(platform, verdict, values)))
-    return None
+    return keep_chunk(study, platform, verdict.settings) if verdict.settings else None
 
 
-def _comments(
-    platform: "Platform", verdict: "FairnessVerdict", values: dict[str, str]
-) -> Iterator[str]:
-    from nccltune.measure.sendrecv.settings import MEANING
-
-    origin = f"replay of {platform.replay}" if platform.replay else platform.title
-    yield f"Settings of the library before NCCL by nccltune: {origin}"
-    yield f"Beside traffic: {verdict.why}"
-    for name in values:
-        if name in MEANING:
-            yield f"{name}: {MEANING[name]}"
-
-
-def _show_plan(platform: "Platform", driver: "FairnessDriver", as_json: bool) -> None:
-    from rich.markup import escape
-
-    from nccltune.cli.progress import seconds_words
+def _plan(driver: "FairnessDriver") -> Plan:
     from nccltune.measure.sendrecv.settings import label
 
     order = driver.order
-    if as_json:
-        print_json(
-            {
-                "platform": platform,
-                "rounds": order.rounds,
-                "chunks": [settings.recorded for settings in order.chunks],
-                "processes": order.still_to_start(),
-                "total_seconds": driver.seconds_to_come,
-            }
-        )
-        return
-    out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
     names = ", ".join(["native", "copy engine", *(label(item) for item in order.chunks)])
-    hanging(out, "rounds     ", _INDENT, f"{order.rounds} of {names}")
-    out.print(
-        f"Would start about {order.still_to_start()} processes: some "
-        f"{seconds_words(driver.seconds_to_come)}. Nothing was measured or written."
-    )
-
-
-def _words(status: "Status") -> str:
-    from nccltune.cli.progress import seconds_words
-    from nccltune.measure.sendrecv.settings import label
-
-    return (
-        f"{status.stage:<9}process {status.processes + status.known}  {label(status.settings)}  "
-        f"{seconds_words(status.left_s)} left"
+    return Plan(
+        {"rounds": order.rounds, "chunks": [settings.recorded for settings in order.chunks]},
+        [("rounds", f"{order.rounds} of {names}")],
     )
 
 
 def _show(verdict: "FairnessVerdict", study: "Study", not_kept: str | None) -> None:
-    from rich.markup import escape
-
     out = stdout()
     show_head(verdict, "fairness")
     for name, value in verdict.settings.items():
         out.print(f"set        [bold green]{name}={value}[/bold green]")
     label = {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value)
     if label is not None:
-        hanging(out, f"{label:<{_INDENT}}", _INDENT, verdict.why)
+        hanging(out, f"{label:<{INDENT}}", INDENT, verdict.why)
     else:
         hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
     if verdict.candidates:
         _times(out, verdict)
         _gains(out, verdict)
-    for name, why in verdict.failed.items():
-        out.print(f"[yellow]failed[/yellow]     {escape(name)}: {escape(why)}")
-    if verdict.carried is not None:
-        ways = ", ".join(f"{way} {messages}" for way, messages in verdict.carried.items())
-        hanging(out, "messages   ", _INDENT, ways)
     if not_kept is not None:
         hanging(out, "[yellow]not written[/yellow]  ", 13, not_kept)
-    out.print(f"study      {escape(str(study.path))}")
+    show_end(verdict, study, verdict.carried)
     if verdict.settings and not_kept is None:
         next_step("nccltune env --sendrecv", study.path)
 

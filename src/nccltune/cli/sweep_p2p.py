@@ -6,15 +6,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, print_json, stderr, stdout
-from nccltune.cli.sweep_processes import Told, Way, run_in_study, show_head
+from nccltune.cli.output import hanging, next_step, stderr, stdout
+from nccltune.cli.sweep_processes import (
+    INDENT,
+    Plan,
+    Told,
+    Way,
+    run_in_study,
+    show_end,
+    show_head,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.measure.bench import Launch
     from nccltune.measure.p2p.driver import Driver, Wanted
-    from nccltune.measure.p2p.session import Process, Status
+    from nccltune.measure.p2p.session import Process
     from nccltune.measure.p2p.verdict import Effects, Gain, Verdict
     from nccltune.model.platform import Platform
     from nccltune.model.study import Study
@@ -22,48 +30,30 @@ if TYPE_CHECKING:
 SIZES = "4K-256M"
 """What is raced over where nobody says."""
 CONF = "p2p.conf"
-RESULT = "p2p.json"
-_INDENT = 11
 
 
 def race(path: Path, launch: "Launch", wanted: "Wanted", manner: Manner) -> int:
     """Race settings into the study at `path`; the exit code."""
     from nccltune.measure.p2p.driver import Driver, on_gpus
     from nccltune.measure.p2p.replay import replay
-    from nccltune.measure.p2p.runs import Runs
+    from nccltune.measure.p2p.runs import P2P, Runs
 
     start = replay(launch.replay, wanted.seed) if launch.replay else on_gpus(launch)
 
-    def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> Driver:
+    def driver(study: "Study", first: "Process", told: Told) -> Driver:
         return Driver(start, first, Runs(study), wanted, told)
 
     way = Way(
         name="race",
+        result=P2P.result,
         driver=driver,
-        show_plan=lambda platform, study, first: _show_plan(
-            platform, driver(study, first), manner.as_json
-        ),
+        plan=_plan,
+        label=lambda settings: settings.label,
+        keep=_keep,
+        show=_show,
         warn=_warn_of_settings,
-        words=_words,
-        write=lambda study, verdict: _write(study, verdict, manner),
     )
-    done = run_in_study(path, launch, start, way, manner)
-    if isinstance(done, int):
-        return done
-    _keep(done.study, done.platform, done.verdict)
-    if manner.as_json:
-        print_json(done.verdict)
-    else:
-        _show(done.verdict, done.study)
-    return 0
-
-
-def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":
-    import msgspec
-
-    verdict = msgspec.structs.replace(verdict, command=manner.again)
-    study.write_json(study.path / RESULT, verdict)
-    return verdict
+    return run_in_study(path, launch, start, way, manner)
 
 
 def _keep(study: "Study", platform: "Platform", verdict: "Verdict") -> None:
@@ -103,53 +93,23 @@ def _warn_of_settings(platform: "Platform") -> None:
             )
 
 
-def _show_plan(platform: "Platform", driver: "Driver", as_json: bool) -> None:
-    from rich.markup import escape
-
-    from nccltune.cli.progress import seconds_words
-
+def _plan(driver: "Driver") -> Plan:
     first = driver.first_moves()
-    if as_json:
-        print_json(
-            {
-                "platform": platform,
-                "first": [settings.as_dict for settings in first],
-                "processes": driver.race.still_to_start(),
-                "total_seconds": driver.seconds_to_come,
-            }
-        )
-        return
-    out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
-    for settings in first:
-        out.print(f"[dim]first      {escape(settings.label)}[/dim]")
-    out.print(
-        f"Would start about {driver.race.still_to_start()} processes, a default for every two of "
-        f"others: some {seconds_words(driver.seconds_to_come)}. Nothing was measured or written."
+    return Plan(
+        {"first": [settings.as_dict for settings in first]},
+        [("first", settings.label) for settings in first],
+        ", a default for every two of others",
     )
 
 
-def _words(status: "Status") -> str:
-    from nccltune.cli.progress import seconds_words
-
-    label = status.settings.label
-    gain = f" {status.gain:.3f}x" if status.gain is not None and label != "default" else ""
-    return (
-        f"{status.stage:<9}process {status.processes + status.known}  {label}{gain}  "
-        f"{seconds_words(status.left_s)} left"
-    )
-
-
-def _show(verdict: "Verdict", study: "Study") -> None:
-    from rich.markup import escape
-
+def _show(verdict: "Verdict", study: "Study", _: str | None) -> None:
     out = stdout()
     show_head(verdict, "race")
     champion = verdict.champion
     if verdict.settings:
         for setting, value in verdict.settings.items():
             out.print(f"set        [bold green]{setting}={value}[/bold green]")
-        hanging(out, "because    ", _INDENT, verdict.why)
+        hanging(out, "because    ", INDENT, verdict.why)
     else:
         hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
     if champion is not None:
@@ -160,10 +120,8 @@ def _show(verdict: "Verdict", study: "Study") -> None:
             out.print(line, markup=False)
         _memory(out, verdict)
         for part in verdict.parts:
-            hanging(out, "alone      ", _INDENT, f"{_label(part)}: {_in_short(part)}")
-    for label, why in verdict.failed.items():
-        out.print(f"[yellow]failed[/yellow]     {escape(label)}: {escape(why)}")
-    out.print(f"study      {escape(str(study.path))}")
+            hanging(out, "alone      ", INDENT, f"{_label(part)}: {_in_short(part)}")
+    show_end(verdict, study)
     if verdict.settings:
         next_step("nccltune env --format nccl.conf", study.path)
 

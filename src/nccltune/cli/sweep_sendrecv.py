@@ -2,21 +2,28 @@
 """`nccltune sweep --sendrecv`: from which size on a message is worth a copy engine."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nccltune.cli.env_sendrecv import CONF
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, print_json, stdout
-from nccltune.cli.sweep_processes import Told, Way, run_in_study, show_head
+from nccltune.cli.output import hanging, next_step, stdout
+from nccltune.cli.sweep_processes import (
+    INDENT,
+    Plan,
+    Told,
+    Way,
+    run_in_study,
+    show_end,
+    show_head,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nccltune.measure.bench import Launch
     from nccltune.measure.p2p.runs import Kept
-    from nccltune.measure.p2p.session import Process, Starter, Status
+    from nccltune.measure.p2p.session import Process, Starter
     from nccltune.measure.sendrecv.driver import Driver, Wanted
     from nccltune.measure.sendrecv.verdict import SizePoint, Verdict
     from nccltune.model.platform import Platform
@@ -24,7 +31,6 @@ if TYPE_CHECKING:
 
 SIZES = "4K-256M"
 """What is compared where nobody says."""
-_INDENT = 11
 _SHORT = {"native": "native", "copy engine": "copy"}
 """Who takes a size, as it stands in a column."""
 
@@ -36,33 +42,25 @@ def compare(
     from nccltune.measure.p2p.runs import Runs
     from nccltune.measure.sendrecv.driver import Driver, check_wanted
     from nccltune.measure.sendrecv.preload import SENDRECV, UNDER_LOAD
+    from nccltune.measure.sendrecv.settings import label
 
     check_wanted(wanted)
     kept = UNDER_LOAD if wanted.load else SENDRECV
     start = starter(launch, library, wanted.seed, kept)
 
-    def driver(study: "Study", first: "Process", told: Told = lambda _: None) -> Driver:
+    def driver(study: "Study", first: "Process", told: Told) -> Driver:
         return Driver(start, first, Runs(study, kept), wanted, told)
 
     way = Way(
         name="compare",
+        result=kept.result,
         driver=driver,
-        show_plan=lambda platform, study, first: _show_plan(
-            platform, driver(study, first), manner.as_json
-        ),
-        warn=lambda _: None,
-        words=_words,
-        write=lambda study, verdict: _write(study, verdict, manner),
+        plan=_plan,
+        label=label,
+        keep=_keep,
+        show=_show,
     )
-    done = run_in_study(path, launch, start, way, manner)
-    if isinstance(done, int):
-        return done
-    _keep(done.study, done.platform, done.verdict)
-    if manner.as_json:
-        print_json(done.verdict)
-    else:
-        _show(done.verdict, done.study)
-    return 0
+    return run_in_study(path, launch, start, way, manner)
 
 
 def starter(
@@ -85,99 +83,43 @@ def starter(
     return on_gpus(launch, library or sendrecv_path(), more=more)
 
 
-def _write(study: "Study", verdict: "Verdict", manner: Manner) -> "Verdict":
-    import msgspec
-
-    from nccltune.measure.sendrecv.preload import SENDRECV, UNDER_LOAD
-
-    kept = SENDRECV if verdict.load is None else UNDER_LOAD
-    verdict = msgspec.structs.replace(verdict, command=manner.again)
-    study.write_json(study.path / f"{kept.name}.json", verdict)
-    return verdict
-
-
 def _keep(study: "Study", platform: "Platform", verdict: "Verdict") -> None:
     """Write the lines to deploy once they are decided; until then those of an earlier comparison
     stay."""
-    from nccltune.formats.nccl_conf import render_conf
+    from nccltune.cli.sendrecv_conf import keep_threshold
 
     if verdict.decided:
-        values = {name: str(value) for name, value in verdict.settings.items()}
-        study.write_text(study.path / CONF, render_conf(values, _comments(platform, verdict)))
+        keep_threshold(study, platform, verdict.settings)
 
 
-def _comments(platform: "Platform", verdict: "Verdict") -> Iterator[str]:
-    from nccltune.measure.sendrecv.settings import MEANING
-
-    origin = f"replay of {platform.replay}" if platform.replay else platform.title
-    yield f"Settings of the library before NCCL by nccltune: {origin}"
-    if verdict.load is not None:
-        yield "Compared while the GPUs computed"
-    yield verdict.why
-    for name in verdict.settings:
-        yield f"{name}: {MEANING[name]}"
-
-
-def _show_plan(platform: "Platform", driver: "Driver", as_json: bool) -> None:
-    from rich.markup import escape
-
-    from nccltune.cli.progress import seconds_words
+def _plan(driver: "Driver") -> Plan:
     from nccltune.measure.sendrecv.settings import label
 
     order = driver.order
-    if as_json:
-        print_json(
-            {
-                "platform": platform,
-                "pairs": order.pairs,
-                "policies": [settings.recorded for settings in order.policies],
-                "processes": order.still_to_start(),
-                "total_seconds": driver.seconds_to_come,
-            }
-        )
-        return
-    out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
-    out.print(f"[dim]pairs      {order.pairs} of native and copy engine[/dim]")
-    for settings in order.policies:
-        out.print(f"[dim]policy     {escape(label(settings))}[/dim]")
-    out.print(
-        f"Would start about {order.still_to_start()} processes: some "
-        f"{seconds_words(driver.seconds_to_come)}. Nothing was measured or written."
+    return Plan(
+        {
+            "pairs": order.pairs,
+            "policies": [settings.recorded for settings in order.policies],
+        },
+        [
+            ("pairs", f"{order.pairs} of native and copy engine"),
+            *(("policy", label(settings)) for settings in order.policies),
+        ],
     )
 
 
-def _words(status: "Status") -> str:
-    from nccltune.cli.progress import seconds_words
-    from nccltune.measure.sendrecv.settings import label
-
-    name = label(status.settings)
-    gain = f" {status.gain:.3f}x" if status.gain is not None and name != "native" else ""
-    return (
-        f"{status.stage:<9}process {status.processes + status.known}  {name}{gain}  "
-        f"{seconds_words(status.left_s)} left"
-    )
-
-
-def _show(verdict: "Verdict", study: "Study") -> None:
-    from rich.markup import escape
-
+def _show(verdict: "Verdict", study: "Study", _: str | None) -> None:
     out = stdout()
     show_head(verdict, "compare")
     for setting, value in verdict.settings.items():
         out.print(f"set        [bold green]{setting}={value}[/bold green]{_default(verdict)}")
     if verdict.decided:
-        hanging(out, "because    ", _INDENT, verdict.why)
+        hanging(out, "because    ", INDENT, verdict.why)
     else:
         hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
     _table(out, verdict)
     _policies(out, verdict)
-    for label, why in verdict.failed.items():
-        out.print(f"[yellow]failed[/yellow]     {escape(label)}: {escape(why)}")
-    if verdict.carried is not None:
-        ways = ", ".join(f"{way} {messages}" for way, messages in verdict.carried.items())
-        hanging(out, "messages   ", _INDENT, ways)
-    out.print(f"study      {escape(str(study.path))}")
+    show_end(verdict, study, verdict.carried)
     if verdict.decided:
         next_step("nccltune env --sendrecv", study.path)
 

@@ -66,15 +66,10 @@ def test_what_is_in_the_way_is_named() -> None:
     settings = sendrecv_deployment(library=LIBRARY).settings
     assert sendrecv_conflicts({}, settings) == []
     assert sendrecv_conflicts({"LD_PRELOAD": str(LIBRARY)}, settings) == []
-    environment = {
-        "LD_PRELOAD": "/lib/libjemalloc.so",
-        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
-        "NCCL_COMM_BLOCKING": "0",
-    }
-    preload, connections, blocking = sendrecv_conflicts(environment, settings)
+    environment = {"LD_PRELOAD": "/lib/libjemalloc.so", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    preload, connections = sendrecv_conflicts(environment, settings)
     assert f"{LIBRARY}:/lib/libjemalloc.so" in preload
     assert connections.startswith("CUDA_DEVICE_MAX_CONNECTIONS=1 is set")
-    assert blocking.startswith("NCCL_COMM_BLOCKING=0 is set")
 
 
 def test_where_it_cannot_stand_is_said(capsys: pytest.CaptureFixture[str]) -> None:

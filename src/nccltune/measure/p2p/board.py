@@ -47,7 +47,7 @@ class Board:
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self.calls = tuple(calls)
-        self._raced = [call for call in calls if call[0] is RACED]
+        self.raced = [call for call in calls if call[0] is RACED]
         self._runs: dict[int, Run] = {}
         self._failed: dict[Settings, str] = {}
 
@@ -116,8 +116,8 @@ class Board:
         """Of some processes."""
         if not gains:
             return Score(0.0, math.inf, 0)
-        means = [_mean([gain[call] for call in self._raced]) for gain in gains]
-        return Score(_mean(means), self.noise(self._raced) / math.sqrt(len(means)), len(means))
+        means = [_mean([gain[call] for call in self.raced]) for gain in gains]
+        return Score(_mean(means), self.noise(self.raced) / math.sqrt(len(means)), len(means))
 
     def noise(self, calls: Sequence[Call]) -> float:
         """Standard deviation of the mean gain over `calls` of one process: how far a default lies

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a race out: what the race asks for is run by the session, and put on the board."""
+"""A race of settings, and what starts its processes."""
 
 import contextlib
 import math
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +12,12 @@ from nccltune.measure.bench import Bench, Launch
 from nccltune.measure.conversation import Hello, Measure, Point
 from nccltune.measure.p2p.board import Board
 from nccltune.measure.p2p.effective import Effective, log_settings, read_effective
+from nccltune.measure.p2p.process_sweep import ProcessSweep
 from nccltune.measure.p2p.race import Race
-from nccltune.measure.p2p.runs import Runs
-from nccltune.measure.p2p.session import OutOfBudgetError, Process, Session, Starter, Status
+from nccltune.measure.p2p.session import Process, Starter
 from nccltune.measure.p2p.settings import DEFAULT, Settings, memory_bytes, moves
 from nccltune.measure.p2p.verdict import Verdict, default_effective, effects, judge
-from nccltune.measure.p2p.workload import RACED, workload
+from nccltune.measure.p2p.workload import Workload, workload
 
 
 class Wanted(NamedTuple):
@@ -32,74 +31,24 @@ class Wanted(NamedTuple):
     seed: int = 1
 
 
-class Driver:
-    """One race in one study. `first` is a running process with the default settings, whose hello
-    said what this machine is; `now` is a clock in seconds."""
-
-    def __init__(
-        self,
-        start: Starter,
-        first: Process,
-        runs: Runs,
-        wanted: Wanted,
-        told: Callable[[Status], None] = lambda _: None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        hello = first.hello
-        self._wanted = wanted
-        self._told = told
-        self._session = Session(
-            start,
-            first,
-            runs,
-            workload(wanted.low, wanted.high, hello.ranks, hello.can.collectives),
-            seed=wanted.seed,
-            budget_s=wanted.budget_s,
-            now=now,
-        )
-        self._race = self._new_race(first.effective())
-
-    @property
-    def race(self) -> Race:
-        """The race so far."""
-        return self._race
+class Driver(ProcessSweep[Wanted, Race, Verdict]):
+    """One race."""
 
     def first_moves(self) -> list[Settings]:
         """What would be tried first."""
-        return [move.settings for move in self._race.moves]
-
-    @property
-    def seconds_to_come(self) -> float:
-        """About how long it takes from here."""
-        return self._race.still_to_start() * self._session.expected_s
-
-    def run(self) -> Verdict:
-        """Race until it is decided or the budget is spent. What is measured is in the study when
-        this returns or raises."""
-        try:
-            if self._session.look_around():
-                assert self._session.look is not None
-                self._race = self._new_race(self._session.look.effective)
-            for settings in self._race.steps():
-                for run in self._session.run(settings):
-                    self._race.board.add(run)
-                self._tell(settings)
-        except OutOfBudgetError:
-            return self.verdict("budget")
-        return self.verdict("done")
+        return [move.settings for move in self._order.moves]
 
     def verdict(self, reason: str) -> Verdict:
         """What can be said so far."""
-        race, board, session = self._race, self._race.board, self._session
-        hello = session.hello
+        race, board = self._order, self._order.board
+        ranks = self._session.hello.ranks
         worth, why = judge(race, reason, math.log1p(self._wanted.threshold))
         champion = race.champion
         gains = race.proof() or (board.gains(champion) if champion is not None else [])
         parts = []
         if champion is not None:
             parts = [
-                effects(board, move.settings, alone, hello.ranks)
+                effects(board, move.settings, alone, ranks)
                 for move in race.moves
                 if move.settings != champion
                 and set(move.settings.values) <= set(champion.values)
@@ -107,46 +56,26 @@ class Driver:
             ]
         made = default_effective(board)
         return Verdict(
-            reason=reason,
+            **self._facts(reason),
             settings=champion.as_dict if worth and champion else {},
             why=why,
-            champion=effects(board, champion, gains, hello.ranks) if champion and gains else None,
+            champion=effects(board, champion, gains, ranks) if champion and gains else None,
             parts=parts,
-            failed={settings.label: text for settings, text in board.failed.items()},
             default_effective=made,
-            default_memory_bytes=memory_bytes(DEFAULT, made, hello.ranks),
-            noise=board.noise([call for call in board.calls if call[0] is RACED]),
-            nodes=hello.nodes,
-            ranks=hello.ranks,
-            processes=session.processes,
-            known=session.known,
-            seconds=session.spent_s,
-            replay=hello.replay,
+            default_memory_bytes=memory_bytes(DEFAULT, made, ranks),
         )
 
-    def _new_race(self, made: Effective | None) -> Race:
-        wanted = self._wanted
-        if self._session.look is not None:
-            made = self._session.look.effective or made
+    def _workload(self, hello: Hello) -> Workload:
+        return workload(self._wanted.low, self._wanted.high, hello.ranks, hello.can.collectives)
+
+    def _new_order(self) -> Race:
+        look = self._session.look
+        made = (look.effective if look is not None else None) or self._made
         return Race(
             Board(list(self._session.workload.calls())),
             moves(self._session.hello.nodes, made),
-            threshold=math.log1p(wanted.threshold),
-            seed=wanted.seed,
-        )
-
-    def _tell(self, settings: Settings) -> None:
-        score = self._race.board.score(settings)
-        self._told(
-            Status(
-                spent_s=self._session.spent_s,
-                left_s=self.seconds_to_come,
-                processes=self._session.processes,
-                known=self._session.known,
-                stage=self._race.stage,
-                settings=settings,
-                gain=math.exp(score.gain) if score.n else None,
-            )
+            threshold=math.log1p(self._wanted.threshold),
+            seed=self._wanted.seed,
         )
 
 

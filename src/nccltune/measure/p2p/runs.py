@@ -36,6 +36,11 @@ class Kept(NamedTuple):
     what: str
     option: str
 
+    @property
+    def result(self) -> str:
+        """The file of the result."""
+        return f"{self.name}.json"
+
 
 COMPUTE = "compute"
 """The load that a bench has."""

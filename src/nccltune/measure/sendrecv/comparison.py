@@ -1,142 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries a comparison out: what its order asks for is run by the session."""
+"""What both comparisons of copy engines share."""
 
 import math
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from nccltune.measure.conversation import Hello
-from nccltune.measure.p2p.board import Board
-from nccltune.measure.p2p.race import Plan
-from nccltune.measure.p2p.runs import Runs
-from nccltune.measure.p2p.session import OutOfBudgetError, Process, Session, Starter, Status
-from nccltune.measure.p2p.settings import Settings
-from nccltune.measure.p2p.workload import Workload
+from nccltune.measure.p2p.process_sweep import Asked, OrderT, ProcessSweep, VerdictT
 from nccltune.model.errors import PlatformError
 
 
-class Ordering(Protocol):
-    """Which process to start next."""
-
-    board: Board
-    stage: str
-
-    def steps(self) -> Plan:
-        """Every process to start, until nothing is open."""
-
-    def still_to_start(self) -> int:
-        """About how many processes are still to come."""
-
-
-class Asked(Protocol):
-    """What is wanted of any comparison."""
+class AskedOfBoth(Asked, Protocol):
+    """What is wanted of either."""
 
     @property
     def noise_floor(self) -> float:
         """Smaller differences are none (0.02 is 2 %)."""
 
-    @property
-    def budget_s(self) -> float | None:
-        """Seconds at most."""
+
+AskedOfBothT = TypeVar("AskedOfBothT", bound=AskedOfBoth)
+
+
+class Comparison(ProcessSweep[AskedOfBothT, OrderT, VerdictT]):
+    """One comparison in one study, on one node."""
+
+    retry = True
 
     @property
-    def seed(self) -> int:
-        """Of what is drawn."""
+    def _floor(self) -> float:
+        return math.log1p(self._wanted.noise_floor)
 
-
-AskedT = TypeVar("AskedT", bound=Asked)
-OrderT = TypeVar("OrderT", bound=Ordering)
-VerdictT = TypeVar("VerdictT")
-
-
-class Comparison(ABC, Generic[AskedT, OrderT, VerdictT]):
-    """One comparison in one study. `first` is a running process of NCCL alone, whose hello said
-    what this machine is; `now` is a clock in seconds. Raises InputError for what is wanted but
-    cannot be, and PlatformError for several nodes and for what the bench cannot do."""
-
-    def __init__(
-        self,
-        start: Starter,
-        first: Process,
-        runs: Runs,
-        wanted: AskedT,
-        told: Callable[[Status], None] = lambda _: None,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._wanted = wanted
-        self._check()
-        self._floor = math.log1p(wanted.noise_floor)
-        hello = first.hello
+    def _check(self, hello: Hello) -> None:
         if hello.nodes > 1:
             raise PlatformError(
                 f"copy engines reach the GPUs of one node; this bench is on {hello.nodes}",
                 hint="measure on one node: a threshold holds for all that are alike",
             )
-        self._told = told
-        self._session = Session(
-            start,
-            first,
-            runs,
-            self._workload(hello),
-            seed=wanted.seed,
-            budget_s=wanted.budget_s,
-            retry=True,
-            now=now,
-        )
-        self._order = self._new_order()
-
-    @property
-    def order(self) -> OrderT:
-        """What has run and what comes next."""
-        return self._order
-
-    @property
-    def seconds_to_come(self) -> float:
-        """About how long it takes from here."""
-        return self._order.still_to_start() * self._session.expected_s
-
-    def run(self) -> VerdictT:
-        """Compare until it is decided or the budget is spent. What is measured is in the study when
-        this returns or raises."""
-        try:
-            if self._session.look_around():
-                self._order = self._new_order()
-            for settings in self._order.steps():
-                for run in self._session.run(settings):
-                    self._order.board.add(run)
-                self._tell(settings)
-        except OutOfBudgetError:
-            return self.verdict("budget")
-        return self.verdict("done")
-
-    @abstractmethod
-    def verdict(self, reason: str) -> VerdictT:
-        """What can be said so far."""
-
-    @abstractmethod
-    def _check(self) -> None:
-        """Raise InputError for what could decide nothing."""
-
-    @abstractmethod
-    def _workload(self, hello: Hello) -> Workload:
-        """What a process measures."""
-
-    @abstractmethod
-    def _new_order(self) -> OrderT: ...
-
-    def _tell(self, settings: Settings) -> None:
-        score = self._order.board.score(settings)
-        self._told(
-            Status(
-                spent_s=self._session.spent_s,
-                left_s=self.seconds_to_come,
-                processes=self._session.processes,
-                known=self._session.known,
-                stage=self._order.stage,
-                settings=settings,
-                gain=math.exp(score.gain) if score.n else None,
-            )
-        )

@@ -55,11 +55,11 @@ class Driver(Comparison[Wanted, Order, Verdict]):
 
     def verdict(self, reason: str) -> Verdict:
         """What can be said so far."""
-        order, session = self._order, self._session
+        order = self._order
         decision = decide(order, self._floor)
         champion = order.champion.recorded if order.champion is not None else None
         return Verdict(
-            reason=reason,
+            **self._facts(reason),
             settings=decision.settings,
             decided=decision.decided,
             from_bytes=decision.from_bytes,
@@ -70,19 +70,12 @@ class Driver(Comparison[Wanted, Order, Verdict]):
             policies=policy_points(order, decision.from_bytes),
             champion=champion,
             proof=proof_gain(order, decision.from_bytes),
-            failed={item.label: text for item, text in order.board.failed.items()},
             carried=carried(order.board),
-            noise=order.board.noise(order.board.calls),
-            nodes=session.hello.nodes,
-            ranks=session.hello.ranks,
-            processes=session.processes,
-            known=session.known,
-            seconds=session.spent_s,
-            replay=session.hello.replay,
         )
 
-    def _check(self) -> None:
+    def _check(self, hello: Hello) -> None:
         check_wanted(self._wanted)
+        super()._check(hello)
 
     def _workload(self, hello: Hello) -> Workload:
         return workload(

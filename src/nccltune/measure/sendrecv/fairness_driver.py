@@ -45,10 +45,10 @@ class FairnessDriver(Comparison[FairnessWanted, Rounds, FairnessVerdict]):
 
     def verdict(self, reason: str) -> FairnessVerdict:
         """What can be said so far."""
-        order, session = self._order, self._session
+        order = self._order
         decision = decide(order, self._floor)
         return FairnessVerdict(
-            reason=reason,
+            **self._facts(reason),
             outcome=decision.outcome,
             settings=decision.settings,
             trade=decision.trade,
@@ -57,19 +57,12 @@ class FairnessDriver(Comparison[FairnessWanted, Rounds, FairnessVerdict]):
             traffic_bytes=self._wanted.traffic,
             noise_floor=self._wanted.noise_floor,
             candidates=candidates(order, self._floor),
-            failed={item.label: text for item, text in order.board.failed.items()},
             carried=carried(order.board),
-            noise=order.board.noise(order.board.calls),
-            nodes=session.hello.nodes,
-            ranks=session.hello.ranks,
-            processes=session.processes,
-            known=session.known,
-            seconds=session.spent_s,
-            replay=session.hello.replay,
         )
 
-    def _check(self) -> None:
+    def _check(self, hello: Hello) -> None:
         check_fairness_wanted(self._wanted)
+        super()._check(hello)
 
     def _workload(self, hello: Hello) -> Workload:
         return workload(

@@ -112,13 +112,15 @@ def decide(order: Order, floor: float) -> Decision:
     found = threshold(order, floor)
     if found.from_bytes is None:
         return Decision({ON: 0}, True, None, found.why)
-    settings: dict[str, int | str] = {FROM: found.from_bytes}
     why = found.why
     if order.champion is not None and proven(order, found.from_bytes, floor):
-        more = order.champion.recorded
-        settings |= {name: more[name] for name in more if name not in (ON, FROM)}
-        why += f"; {label(order.champion)} is faster still, in starts of its own"
-    return Decision(settings, True, found.from_bytes, why)
+        lines = order.champion.without(FROM).without(ON).environment
+        told = " ".join(f"{name}={value}" for name, value in lines.items())
+        why += (
+            f". {label(order.champion)} is faster still in starts of its own, but a send may wait "
+            f"for its receive there: {told} is for programs that allow that"
+        )
+    return Decision({FROM: found.from_bytes}, True, found.from_bytes, why)
 
 
 def threshold(order: Order, floor: float) -> Threshold:
