@@ -137,12 +137,13 @@ def _run(
 def _run_here(
     program: Sequence[str], environment: Mapping[str, str], output: Path, which: str
 ) -> None:
+    from nccltune.child import Child
     from nccltune.model.errors import InputError
     from nccltune.native.line_process import ending
 
     _say_run(which, " ".join(program))
     try:
-        process = subprocess.Popen(list(program), env=environment, stdout=subprocess.PIPE)
+        process = Child(list(program), env=environment, stdout=subprocess.PIPE)
     except OSError as error:
         raise InputError(
             f"cannot be started: {error.strerror}", where=program[0], hint="check the command"

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from nccltune.child import Child
 from nccltune.model.errors import PlatformError
 
 
@@ -14,14 +15,14 @@ def start(
     *,
     errors: int = subprocess.PIPE,
     input_: int = subprocess.DEVNULL,
-) -> "subprocess.Popen[bytes]":
+) -> Child:
     """A command in a session of its own, its output in a pipe; `errors` and `input_` are where
     standard error goes and standard input comes from, as subprocess names it.
 
     Raises PlatformError where it cannot be started.
     """
     try:
-        return subprocess.Popen(
+        return Child(
             words,
             env=dict(environment),
             stdin=input_,

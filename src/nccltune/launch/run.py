@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from nccltune.child import Child
 from nccltune.launch.follow import Follower
 from nccltune.launch.process import signal_of, start
 from nccltune.launch.state import End, State
@@ -66,9 +67,7 @@ def _ended(status: int, name: str) -> End:
 class _Job:
     """A launcher that runs, and where its output goes."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], kept: IO[bytes], follower: Follower
-    ) -> None:
+    def __init__(self, process: Child, kept: IO[bytes], follower: Follower) -> None:
         assert process.stdout is not None
         self._process = process
         self._pipe = process.stdout

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from nccltune.child import Child
+
 _KEPT_BYTES = 64 * 1024
 _LAST_WORDS_S = 12.0
 """How long what a process leaves behind may go on writing to its standard error."""
@@ -47,11 +49,11 @@ class LineProcess:
         others: Sequence[Sequence[str]] = (),
         apart: bool = False,
     ) -> None:
-        self._all: list[subprocess.Popen[bytes]] = []
+        self._all: list[Child] = []
         reading, writing = os.pipe()
         self._stderr = os.fdopen(reading, "rb", buffering=0)
         try:
-            self._process = subprocess.Popen(
+            self._process = Child(
                 arguments,
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -62,7 +64,7 @@ class LineProcess:
             self._all.append(self._process)
             for other in others:
                 self._all.append(
-                    subprocess.Popen(
+                    Child(
                         other,
                         env=environment,
                         stdin=subprocess.DEVNULL,

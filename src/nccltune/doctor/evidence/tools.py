@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from nccltune.child import Child
 from nccltune.doctor.evidence.catalogue import Command
 from nccltune.launch.process import start
 from nccltune.model.errors import PlatformError
@@ -33,7 +34,7 @@ class Output(NamedTuple):
 
 
 class _Running:
-    def __init__(self, command: Command, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, command: Command, process: Child) -> None:
         self.command = command
         self.process = process
         self.begun = time.monotonic()

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from nccltune.child import Child
 from nccltune.launch.follow import Follower
 from nccltune.launch.kubernetes.kubectl import Kubectl
 from nccltune.launch.process import start
@@ -28,7 +29,7 @@ class PodLog:
         self._words = ("logs", pod, "-c", container, "--timestamps")
         self._output = output
         self._follower = follower
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._rest = b""
         self._last = b""
         self._again_at = 0.0

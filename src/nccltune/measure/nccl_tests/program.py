@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO, NamedTuple
 
+from nccltune.child import Child
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.launch.kubernetes.kubectl import EXEC_FAILED
 from nccltune.launch.run import MARK, kill_marked
@@ -68,14 +69,14 @@ def run_program(
     mark = secrets.token_hex(16)
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(
+            process = Child(
                 arguments,
                 env={**environment, MARK: mark},
                 stdin=subprocess.PIPE if lines else subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one thread starts programs here
+                preexec_fn=_end_with_parent,
             )
         except OSError as error:
             raise PlatformError(
@@ -100,7 +101,7 @@ def run_program(
         )
 
 
-def _send(process: "subprocess.Popen[bytes]", lines: Sequence[bytes]) -> None:
+def _send(process: Child, lines: Sequence[bytes]) -> None:
     if process.stdin is None:
         return
     # One that is gone already is found by waiting for it.
@@ -113,7 +114,7 @@ def _end_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end(process: "subprocess.Popen[bytes]", mark: str) -> None:
+def _end(process: Child, mark: str) -> None:
     """End its whole session, also what it left behind. A launcher that is killed ends nothing on
     other nodes: it is asked before."""
     with contextlib.suppress(subprocess.TimeoutExpired):
