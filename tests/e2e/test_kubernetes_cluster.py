@@ -2,6 +2,7 @@
 """The test cluster itself (kubernetes/cluster.py): what our Kubernetes client is tried against."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -82,6 +83,11 @@ def status(cluster: Cluster, pod: str) -> dict[str, Any]:
     return said
 
 
+def said_by_ranks(text: str) -> list[str]:
+    """The lines of a launcher's log that its ranks have written, and not itself."""
+    return re.findall(r"^\[1,\d+\]<stdout>:(.+)$", text, re.M)
+
+
 def log(cluster: Cluster, name: str) -> str:
     selector = f"training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher"
     return cluster.kubectl("logs", "-l", selector, "--tail=-1")
@@ -95,7 +101,7 @@ def all_run(cluster: Cluster, name: str) -> bool:
 def test_mpirun_of_an_mpijob_starts_ranks_in_both_pods(cluster: Cluster) -> None:
     create(cluster, "whole", "who")
     wait(lambda: "Succeeded" in conditions(cluster, "mpijob", "whole"))
-    said = [line.partition(":")[2].split() for line in log(cluster, "whole").splitlines()]
+    said = [words.split() for words in said_by_ranks(log(cluster, "whole"))]
     assert Counter(words[0] for words in said) == {"whole-worker-0": 2, "whole-worker-1": 2}
     assert sorted(words[1] for words in said) == ["0", "1", "2", "3"]
     assert {words[2] for words in said} == {"4"}
@@ -189,8 +195,8 @@ def test_a_jobset_runs_over_ssh(cluster: Cluster) -> None:
     cluster.kubectl("create", "-f", "-", text=rendered("set", "who", kind="JobSet"))
     wait(lambda: "Completed" in conditions(cluster, "jobset", "set"))
     assert conditions(cluster, "jobset", "set")["Completed"] == "AllJobsCompleted"
-    said = cluster.kubectl("logs", "job/set-launcher-0").splitlines()
-    hosts = Counter(line.partition(":")[2].split()[0] for line in said)
+    log_text = cluster.kubectl("logs", "job/set-launcher-0")
+    hosts = Counter(words.split()[0] for words in said_by_ranks(log_text))
     assert hosts == {"set-worker-0-0": 2, "set-worker-0-1": 2}
     # The workers would wait for ever: the set's end ends them.
     wait(lambda: list(job_pods(cluster, "set")) == ["set-launcher-0-0"])
