@@ -314,7 +314,7 @@ TEST(SoftNccl, ACommunicatorThatIsNotBlockingComesLater) {
     if (rank == 0) {
       EXPECT_EQ(state(), kNcclInProgress);
       EXPECT_EQ(ncclCommCount(comm, &number), kNcclInvalidArgument);
-      EXPECT_EQ(part, nullptr);
+      EXPECT_EQ(__atomic_load_n(&part, __ATOMIC_ACQUIRE), nullptr);
       two.Meet();
     }
     ASSERT_TRUE(Soon([&] { return state() == kNcclSuccess; }));
