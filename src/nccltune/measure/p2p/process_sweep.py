@@ -82,6 +82,7 @@ class ProcessSweep(ABC, Generic[AskedT, OrderT, VerdictT]):
         self._wanted = wanted
         self._check(first.hello)
         self._told = told
+        # Asked now: what says so goes with the process.
         self._made = first.effective()
         self._session = Session(
             start,

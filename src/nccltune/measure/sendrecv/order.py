@@ -4,8 +4,8 @@
 1. pairs     NCCL and copy engines as neighbours, now one first, now the other: these decide the
              threshold
 2. policies  the policies asked for, a default before and after every two of them
-3. proof     the best policy against copy engines without one, in pairs, where it led: only these
-             recommend it
+3. proof     the best policy against copy engines without one, in pairs, where it led: only by
+             these it is called faster
 """
 
 import random

@@ -24,7 +24,7 @@ from nccltune.measure.sendrecv.threshold import (
 from nccltune.model.sample import SCHEMA_VERSION
 
 _SURE = 0.99
-"""For calling a size slower, which each of them is asked, and for recommending a policy."""
+"""For calling a size slower, which each of them is asked, and a policy faster."""
 
 
 class SizePoint(msgspec.Struct, frozen=True):
