@@ -5,26 +5,30 @@ one receive of 1 KiB, which it leaves to NCCL.
     python benchmarks/sendrecv_small.py [--build build/release] [--rounds 15]
 
 Needs no GPU: CUDA is the stand-in of the tests, and the NCCL behind the library does nothing
-(benchmarks/native/idle_nccl.cc), so that what is left is the library's own. A round runs the
-program without the library, with it and `NCCLTUNE_SENDRECV=0`, and with `=1`, in processes of
-their own.
+(benchmarks/native/idle_nccl.cc), so that what is left is the library's own; or it reads and runs
+48 KiB a group, so that the library finds nothing of its own in the nearest caches, as behind the
+real one. A round runs the program without the library, with it and `NCCLTUNE_SENDRECV=0`, and with
+`=1`, in processes of their own.
 """
 
 import argparse
 import os
 import statistics
 import subprocess
+from collections import defaultdict
 from pathlib import Path
 
+KIB = {"idle": "0", "48 KiB": "48"}
 CASES = {"without": None, "NCCLTUNE_SENDRECV=0": "0", "NCCLTUNE_SENDRECV=1": "1"}
 
 
-def nanoseconds(build: Path, mode: str | None) -> float:
+def nanoseconds(build: Path, mode: str | None, kib: str) -> float:
     """Of a group, in a process of its own."""
     library = build / "native/sendrecv/libnccltune-sendrecv.so"
     env = {name: value for name, value in os.environ.items() if not name.startswith("NCCLTUNE_")}
     folders = [build / "benchmarks/native/nccl", build / "tests/native/sendrecv/stand_in/cuda"]
     env["LD_LIBRARY_PATH"] = ":".join(map(str, folders))
+    env["IDLE_NCCL_KIB"] = kib
     if mode is not None:
         env |= {"LD_PRELOAD": str(library), "NCCLTUNE_SENDRECV": mode}
         env["NCCLTUNE_SENDRECV_STATS"] = "-"
@@ -46,14 +50,19 @@ def main() -> None:
     parser.add_argument("--build", type=Path, default=Path("build/release"))
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
-    found: dict[str, list[float]] = {name: [] for name in CASES}
+    build, found = args.build.resolve(), defaultdict[tuple[str, str], list[float]](list)
     for _ in range(args.rounds):
         for name, mode in CASES.items():
-            found[name].append(nanoseconds(args.build.resolve(), mode))
-    print("| | ns a group, median (min - max) |\n| --- | --- |")
-    for name, values in found.items():
-        shown = f"{statistics.median(values):.0f} ({min(values):.0f} - {max(values):.0f})"
-        print(f"| {name} | {shown} |")
+            for behind, kib in KIB.items():
+                found[name, behind].append(nanoseconds(build, mode, kib))
+    print("ns a group, median (min - max)\n")
+    print("| behind it an NCCL: | " + " | ".join(KIB) + " |\n| --- " + "| --- " * len(KIB) + "|")
+    for name in CASES:
+        cells = []
+        for behind in KIB:
+            values = found[name, behind]
+            cells.append(f"{statistics.median(values):.0f} ({min(values):.0f} - {max(values):.0f})")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An NCCL that does nothing, so that what stands before it is all that is measured.
+// An NCCL that does nothing, so that what stands before it is all that is measured. With
+// IDLE_NCCL_KIB a group's end reads so much memory and runs so much code, as NCCL's does: what
+// stands before it does not find its own in the nearest caches then.
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+
 #include "sendrecv/stand_in/soft_nccl.h"
 
 namespace nccltune::soft {
 
 struct ncclComm {};
+
+namespace {
+
+constexpr size_t kLine = 64;
+constexpr size_t kMost = 256;  // KiB
+
+// 256 KiB of code, of which each line jumps to the next; then a return.
+extern "C" void idle_nccl_code();
+#if defined(__x86_64__)
+#define JUMP "jmp"
+#else
+#define JUMP "b"
+#endif
+__asm__(".text\n.p2align 6\nidle_nccl_code:\n.rept 4096\n" JUMP
+        " 1f\n.p2align 6\n1:\n.endr\nret\n");
+#undef JUMP
+
+size_t Lines() {
+  static const size_t lines = [] {
+    const char* const kib = std::getenv("IDLE_NCCL_KIB");
+    const size_t wanted = kib == nullptr ? 0 : std::strtoul(kib, nullptr, 10);
+    return (wanted < kMost ? wanted : kMost) * 1024 / kLine;
+  }();
+  return lines;
+}
+
+void UseCaches() {
+  alignas(kLine) static std::array<volatile uint64_t, kMost * 1024 / sizeof(uint64_t)> memory;
+  const size_t lines = Lines();
+  for (size_t i = 0; i < lines; ++i) {
+    volatile uint64_t& word = memory[i * kLine / sizeof(uint64_t)];
+    word = word + 1;
+  }
+  // The last lines of it, as it ends there.
+  const auto begin = reinterpret_cast<uintptr_t>(&idle_nccl_code);
+  if (lines != 0) reinterpret_cast<void (*)()>(begin + kMost * 1024 - lines * kLine)();
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -32,7 +77,10 @@ SOFT_EXPORT ncclResult_t ncclCommUserRank(ncclComm_t /*comm*/, int* rank) {
 }
 
 SOFT_EXPORT ncclResult_t ncclGroupStart() { return kNcclSuccess; }
-SOFT_EXPORT ncclResult_t ncclGroupEnd() { return kNcclSuccess; }
+SOFT_EXPORT ncclResult_t ncclGroupEnd() {
+  UseCaches();
+  return kNcclSuccess;
+}
 
 SOFT_EXPORT ncclResult_t ncclSend(const void* /*from*/, size_t /*count*/, ncclDataType_t /*type*/,
                                   int /*peer*/, ncclComm_t /*comm*/, CUstream /*stream*/) {

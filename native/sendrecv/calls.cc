@@ -66,88 +66,10 @@ Way WayOf(Reach reach) {
   return Way::kNoMemory;
 }
 
-nccl::Result CallOne(const Call& call, const Native& native) {
-  return call.role == Role::kSender
-             ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
-             : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
-}
-
 nccl::Result EndGroup(const CallGroup& group, const Native& native, nccl::Result result) {
   if (!group.grouped) return result;
   const nccl::Result ended = native.GroupEnd();
   return result == abi::kSuccess || result == abi::kInProgress ? ended : result;
-}
-
-bool IsLike(const CallGroup& group, const SmallGroup& small) {
-  const Communicator* const communicator = group.calls.front().communicator.get();
-  if (group.calls.size() != small.count) return false;
-  for (size_t i = 0; i < small.count; ++i) {
-    const Call& call = group.calls[i];
-    const SmallGroup::One& one = small.messages[i];
-    if (call.communicator.get() != communicator || call.stream != small.stream ||
-        call.peer != one.peer || call.role != one.role || call.bytes() >= one.below) {
-      return false;
-    }
-  }
-  return communicator->troubled() ? false : Communicator::Clock::now() < small.until;
-}
-
-// Nothing: it has other messages in it, or something is wrong.
-std::optional<SmallGroup> SmallGroupOf(const CallGroup& group) {
-  const Call& first = group.calls.front();
-  Communicator& communicator = *first.communicator;
-  if (group.calls.size() > SmallGroup::kMost || communicator.troubled()) return {};
-  SmallGroup small;
-  small.stream = first.stream;
-  for (const Call& call : group.calls) {
-    if (call.communicator != first.communicator || call.stream != first.stream) return {};
-    const uint64_t below = std::min(communicator.FloorOf(call.peer), communicator.options().from);
-    if (call.bytes() >= below) return {};
-    const Port* const port = communicator.FindPort(call.peer, call.role, false);
-    small.messages[small.count++] = {.peer = call.peer,
-                                     .role = call.role,
-                                     .below = below,
-                                     .end = port == nullptr ? nullptr : port->end};
-  }
-  return small;
-}
-
-nccl::Result CallSmall(const CallGroup& group, const SmallGroup& small, const Native& native) {
-  nccl::Result result = abi::kSuccess;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < small.count; ++i) {
-    if (small.messages[i].end != nullptr) small.messages[i].end->Pass();
-    bytes += group.calls[i].bytes();
-    const nccl::Result called = CallOne(group.calls[i], native);
-    if (called != abi::kSuccess && called != abi::kInProgress) result = called;
-  }
-  TheCounts().Add(Way::kSmall, bytes, small.count);
-  return EndGroup(group, native, result);
-}
-
-// Small messages alone, of one communicator in one stream: nobody decides anything of them, and
-// they are to be as fast as without us. Nothing: others are in the group, or something is wrong.
-std::optional<nccl::Result> RunSmall(const CallGroup& group, const Native& native) {
-  Communicator& communicator = *group.calls.front().communicator;
-  if (!communicator.blocks()) return {};
-  const std::scoped_lock lock(communicator.mutex());
-  Underway& underway = communicator.underway();
-  if (IsLike(group, underway.small())) {
-    underway.BeginAgain();
-    const nccl::Result result = CallSmall(group, underway.small(), native);
-    underway.EnqueuedAgain();
-    return result;
-  }
-  const std::optional<SmallGroup> small = SmallGroupOf(group);
-  if (!small) return {};
-  std::array<int, SmallGroup::kMost> all = {};
-  for (size_t i = 0; i < small->count; ++i) all[i] = small->messages[i].peer;
-  const std::span<const int> peers(all.data(), small->count);
-  underway.BeginNative(peers);
-  const nccl::Result result = CallSmall(group, *small, native);
-  underway.Enqueued({.stream = small->stream, .ours = false, .native = peers});
-  underway.Remember(*small);
-  return result;
 }
 
 class Run {
@@ -545,13 +467,15 @@ class LongRun final : public Rest {
 
 }  // namespace
 
+nccl::Result CallOne(const Call& call, const Native& native) {
+  return call.role == Role::kSender
+             ? native.Send(call.buffer, call.count, call.type, call.peer, call.comm, call.stream)
+             : native.Recv(call.buffer, call.count, call.type, call.peer, call.comm, call.stream);
+}
+
 nccl::Result RunCalls(const CallGroup& group, const Native& native, std::shared_ptr<Rest>* rest) {
   std::optional<Range> range;
-  if (Range::Seen()) {
-    range.emplace(WordsOf(group));
-  } else if (const auto result = RunSmall(group, native)) {
-    return *result;
-  }
+  if (Range::Seen()) range.emplace(WordsOf(group));
   const bool blocks = std::ranges::all_of(
       group.calls, [](const Call& call) { return call.communicator->blocks(); });
   if (blocks) return Run(group, native).Go();

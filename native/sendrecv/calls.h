@@ -36,6 +36,8 @@ struct CallGroup {
   bool others = false;
 };
 
+nccl::Result CallOne(const Call& call, const Native& native);
+
 // What comes behind NCCL's part of a group, where NCCL has said that it is in progress.
 class Rest {
  public:

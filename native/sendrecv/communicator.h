@@ -139,6 +139,8 @@ class Communicator {
 
   const std::string key_;
   const Options options_;
+  std::mutex mutex_;
+  std::atomic<bool> troubled_ = false;
   std::unique_ptr<CudaDriver> driver_;
   std::unique_ptr<Underway> underway_;
   std::shared_ptr<Segment> segment_;
@@ -151,7 +153,6 @@ class Communicator {
   std::atomic<int> rank_ = -1;
   std::atomic<uint64_t> children_ = 0;
 
-  std::mutex mutex_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // null: elsewhere
   std::unique_ptr<Verifier> verifier_;          // null: nothing is checked
   std::vector<Event> ties_;
@@ -167,7 +168,6 @@ class Communicator {
   };
   std::map<int, Watched> watched_;  // by rank
   Trouble failure_;
-  std::atomic<bool> troubled_ = false;
 };
 
 }  // namespace nccltune::sendrecv

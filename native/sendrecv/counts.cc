@@ -29,14 +29,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
 std::string_view WordsOf(Way way) { return kWords[static_cast<size_t>(way)]; }
 
 Counts& TheCounts() {
-  static Counts& counts = *new Counts;
+  constinit static Counts counts;
   return counts;
-}
-
-void Counts::Add(Way way, uint64_t bytes, uint64_t messages) {
-  Counter& counter = counters_[static_cast<size_t>(way)];
-  counter.messages.fetch_add(messages, std::memory_order_relaxed);
-  counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 Counts::Both Counts::Of(Way way) const {

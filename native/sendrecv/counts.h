@@ -47,7 +47,11 @@ class Counts {
     uint64_t bytes = 0;
   };
 
-  void Add(Way way, uint64_t bytes, uint64_t messages = 1);
+  void Add(Way way, uint64_t bytes, uint64_t messages = 1) {
+    Counter& counter = counters_[static_cast<size_t>(way)];
+    counter.messages.fetch_add(messages, std::memory_order_relaxed);
+    counter.bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
   Both Of(Way way) const;
 
   // A line for each way that was taken; empty: none was.

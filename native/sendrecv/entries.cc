@@ -2,49 +2,72 @@
 #include "sendrecv/entries.h"
 
 #include <array>
-#include <atomic>
 #include <string>
+#include <type_traits>
 
 namespace nccltune::sendrecv {
 namespace {
 
 struct Installed {
-  Interceptor* interceptor;
-  const RealNccl* nccl;
+  Interceptor* interceptor = nullptr;
+  CodeRange nccl;
 };
 
-constinit std::atomic<const Installed*> g_installed = nullptr;
+// Written before the first call of any entry, which whoever jumps to one sees.
+constinit Installed g_installed;
+
+constinit thread_local Thread t_thread;
 
 // This thread is in a call that was intercepted. NCCL calls its own functions by their public
 // names, and so do others that stand behind us.
-thread_local bool t_inside = false;
-
 class Inside {
  public:
-  Inside() { t_inside = true; }
-  ~Inside() { t_inside = false; }
+  explicit Inside(Thread* thread) : thread_(*thread) { thread_.inside = true; }
+  ~Inside() { thread_.inside = false; }
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
+
+ private:
+  Thread& thread_;
+};
+
+// NCCL's function that a method stands for.
+template <typename Method>
+struct Signature;
+template <typename... Arguments>
+struct Signature<nccl::Result (Interceptor::*)(Arguments...)> {
+  using Type = nccl::Result(Arguments...);
+};
+template <typename... Arguments>
+struct Signature<nccl::Result (Interceptor::*)(Thread&, Arguments...)> {
+  using Type = nccl::Result(Arguments...);
 };
 
 // One for each name: `profiled` is the second.
-template <auto method, bool profiled>
+template <auto method, bool profiled, typename Type = typename Signature<decltype(method)>::Type>
 struct Entry;
 
-template <typename... Arguments, nccl::Result (Interceptor::*method)(Arguments...), bool profiled>
-struct Entry<method, profiled> {
+template <auto method, bool profiled, typename... Arguments>
+struct Entry<method, profiled, nccl::Result(Arguments...)> {
   static inline void* original = nullptr;
 
   static nccl::Result Call(Arguments... arguments) noexcept {
+    Thread* where = &t_thread;
+    __asm__("" : "+r"(where));  // or it would be looked for once more at the end
+    Thread& thread = *where;
     // NCCL's own threads have not come through here: known by where they call from.
-    const Installed& installed = *g_installed.load(std::memory_order_acquire);
-    if (t_inside ||
-        installed.nccl->Holds(__builtin_extract_return_addr(__builtin_return_address(0)))) {
+    if (thread.inside ||
+        g_installed.nccl.Holds(__builtin_extract_return_addr(__builtin_return_address(0)))) {
       return reinterpret_cast<nccl::Result (*)(Arguments...)>(original)(arguments...);
     }
-    const Inside inside;
+    const Inside inside(&thread);
+    Interceptor& interceptor = *g_installed.interceptor;
     try {
-      return (installed.interceptor->*method)(arguments...);
+      if constexpr (std::is_invocable_v<decltype(method), Interceptor&, Thread&, Arguments...>) {
+        return (interceptor.*method)(thread, arguments...);
+      } else {
+        return (interceptor.*method)(arguments...);
+      }
     } catch (...) {
       return abi::kInternalError;
     }
@@ -125,12 +148,14 @@ void Bind(const RealNccl& nccl, Native* native) {
 #undef BIND
 }
 
-void Install(Interceptor* interceptor, const RealNccl* nccl) {
-  g_installed.store(new Installed{interceptor, nccl}, std::memory_order_release);
+void Install(Interceptor* interceptor, const CodeRange& nccl) {
+  g_installed = {.interceptor = interceptor, .nccl = nccl};
 }
 
+Thread& ThisThread() { return t_thread; }
+
 void TellOfWork() noexcept {
-  if (!t_inside) g_installed.load(std::memory_order_acquire)->interceptor->Work();
+  if (!t_thread.inside) g_installed.interceptor->Work();
 }
 
 }  // namespace nccltune::sendrecv

@@ -23,8 +23,9 @@ std::span<const Intercepted> AllIntercepted();
 // Fills all pointers but path and version.
 void Bind(const RealNccl& nccl, Native* native);
 
-// For the process, when every `original` is set and before the first call of any entry. Both stay.
-void Install(Interceptor* interceptor, const RealNccl* nccl);
+// For the process, when every `original` is set and before the first call of any entry. The
+// interceptor stays.
+void Install(Interceptor* interceptor, const CodeRange& nccl);
 
 // The application calls something else that enqueues work.
 void TellOfWork() noexcept;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <shared_mutex>
 #include <sstream>
@@ -25,8 +26,10 @@
 #include "sendrecv/communicator.h"
 #include "sendrecv/interpose.h"
 #include "sendrecv/parts.h"
+#include "sendrecv/ranges.h"
 #include "sendrecv/say.h"
 #include "sendrecv/say_counts.h"
+#include "sendrecv/small.h"
 #include "sendrecv/watch.h"
 
 namespace nccltune::sendrecv {
@@ -62,7 +65,7 @@ std::string KeyOf(const nccl::UniqueId* ids, int count, int ranks) {
   return key;
 }
 
-// A group of this thread. Made and destroyed with the thread.
+// What a thread has of its groups.
 struct OpenGroup {
   struct Made {
     Shared communicator;
@@ -70,12 +73,34 @@ struct OpenGroup {
   };
 
   int depth = 0;
+  bool alone = true;  // nothing is in the group but what `again` has
+  SmallCalls again;
   CallGroup calls;
   std::vector<Made> made;  // with the group's end
 
-  static OpenGroup& OfThread() {
-    thread_local OpenGroup group;
-    return group;
+  // NCCL has more to do in it.
+  void AddOther() {
+    if (depth == 0) return;
+    alone = false;
+    calls.others = true;
+  }
+
+  static OpenGroup& Of(Thread& thread) {
+    if (thread.own == nullptr) [[unlikely]]
+      Make(&thread);
+    return *static_cast<OpenGroup*>(thread.own);
+  }
+
+ private:
+  // Until the thread ends.
+  [[gnu::noinline]] static void Make(Thread* thread) {
+    struct Keeper {
+      explicit Keeper(Thread* thread) : kept(*thread) {}
+      ~Keeper() { delete static_cast<OpenGroup*>(std::exchange(kept.own, nullptr)); }
+      Thread& kept;
+    };
+    thread->own = new OpenGroup;
+    thread_local const Keeper keeper(thread);
   }
 };
 
@@ -177,49 +202,35 @@ class SendRecv final : public Interceptor {
     return result;
   }
 
-  nccl::Result GroupStart() override {
+  nccl::Result GroupStart(Thread& thread) override {
     const nccl::Result result = native().GroupStart();
-    OpenGroup& open = OpenGroup::OfThread();
-    if (result == abi::kSuccess && open.depth++ == 0) open.calls.others = false;
+    OpenGroup& open = OpenGroup::Of(thread);
+    if (result == abi::kSuccess) ++open.depth;
     return result;
   }
 
-  nccl::Result GroupEnd() override {
-    OpenGroup& open = OpenGroup::OfThread();
-    if (open.depth != 1) {
-      if (open.depth > 1) --open.depth;
-      return native().GroupEnd();
+  nccl::Result GroupEnd(Thread& thread) override {
+    OpenGroup& open = OpenGroup::Of(thread);
+    if (open.depth == 1 && open.alone && open.again.IsWhole()) {
+      const auto result = open.again.Run(native(), true, changes_.load(std::memory_order_acquire));
+      if (result) {
+        open.depth = 0;
+        return *result;
+      }
     }
-    open.depth = 0;
-    CallGroup group = std::exchange(open.calls, {});
-    const std::vector<OpenGroup::Made> made = std::exchange(open.made, {});
-    group.grouped = true;
-    if (!made.empty()) {
-      // NCCL makes communicators before anything else of their group.
-      const nccl::Result result = native().GroupEnd();
-      for (const OpenGroup::Made& each : made) Begin(each.communicator, each.comm, result);
-      if (group.calls.empty() || result != abi::kSuccess) return result;
-      if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
-      group.others = false;
-    }
-    if (group.calls.empty()) return native().GroupEnd();
-    const nccl::Result result = Run(group);
-    // Room for the next one's.
-    group.calls.clear();
-    if (open.calls.calls.empty()) open.calls.calls.swap(group.calls);
-    return result;
+    return End(&open);
   }
 
-  void Work() noexcept override { OpenGroup::OfThread().calls.others = true; }
+  void Work() noexcept override { OpenGroup::Of(ThisThread()).AddOther(); }
 
-  nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
+  nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {
-    return Carry(Role::kSender, const_cast<void*>(buffer), count, type, peer, comm, stream);
+    return Carry(thread, Role::kSender, const_cast<void*>(buffer), count, type, peer, comm, stream);
   }
 
-  nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
-                    nccl::Stream stream) override {
-    return Carry(Role::kReceiver, buffer, count, type, peer, comm, stream);
+  nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type, int peer,
+                    nccl::Comm comm, nccl::Stream stream) override {
+    return Carry(thread, Role::kReceiver, buffer, count, type, peer, comm, stream);
   }
 
  private:
@@ -263,7 +274,7 @@ class SendRecv final : public Interceptor {
     const Shared child = Join(key.str(), 2, -1, Blocks(config, parent->blocks()));
     if (child == nullptr) return make(made);
     if (parent->blocks()) return Made(child, made, make(made));
-    OpenGroup::OfThread().calls.others = true;
+    OpenGroup::Of(ThisThread()).AddOther();
     const nccl::Result result = make(parts_.Expect(child, comm, made));
     const bool goes = result == abi::kSuccess || result == abi::kInProgress;
     parts_.Look(goes ? nullptr : comm);
@@ -272,8 +283,9 @@ class SendRecv final : public Interceptor {
 
   nccl::Result Made(const Shared& made, nccl::Comm* comm, nccl::Result result) {
     if (made == nullptr) return result;
-    OpenGroup& open = OpenGroup::OfThread();
+    OpenGroup& open = OpenGroup::Of(ThisThread());
     if (open.depth > 0 && (result == abi::kSuccess || result == abi::kInProgress)) {
+      open.alone = false;
       open.made.push_back({made, comm});
     } else {
       Begin(made, comm, result);
@@ -397,36 +409,105 @@ class SendRecv final : public Interceptor {
 
   // What NCCL says something about, or what never leaves the GPU.
   static bool IsNccls(const Call& call) {
-    const bool ours = call.communicator != nullptr && call.peer != call.communicator->rank() &&
-                      call.peer >= 0 && nccl::SizeOf(call.type) != 0 && call.bytes() != 0 &&
-                      call.buffer != nullptr;
-    if (!ours) OpenGroup::OfThread().calls.others = true;
-    return !ours;
+    return call.communicator == nullptr || call.peer == call.communicator->rank() ||
+           call.peer < 0 || nccl::SizeOf(call.type) == 0 || call.bytes() == 0 ||
+           call.buffer == nullptr;
   }
 
-  nccl::Result Carry(Role role, void* buffer, size_t count, nccl::DataType type, int peer,
-                     nccl::Comm comm, nccl::Stream stream) {
-    Call call = {.role = role,
-                 .buffer = buffer,
-                 .count = count,
-                 .type = type,
-                 .peer = peer,
-                 .comm = comm,
-                 .stream = stream,
-                 .communicator = FindReady(comm)};
+  nccl::Result Carry(Thread& thread, Role role, void* buffer, size_t count, nccl::DataType type,
+                     int peer, nccl::Comm comm, nccl::Stream stream) {
+    OpenGroup& open = OpenGroup::Of(thread);
+    if (open.alone && open.again.Take(role, buffer, count, type, peer, comm, stream)) {
+      return open.depth > 0 ? abi::kSuccess : EndOne(&open);
+    }
+    return CarryNew(role, buffer, count, type, peer, comm, stream, &open);
+  }
+
+  [[gnu::noinline]] nccl::Result CarryNew(Role role, void* buffer, size_t count,
+                                          nccl::DataType type, int peer, nccl::Comm comm,
+                                          nccl::Stream stream, OpenGroup* open) {
+    const nccl::Result returned = Return(open);
+    if (returned != abi::kSuccess) return returned;
+    return Carry({.role = role,
+                  .buffer = buffer,
+                  .count = count,
+                  .type = type,
+                  .peer = peer,
+                  .comm = comm,
+                  .stream = stream,
+                  .communicator = nullptr},
+                 open);
+  }
+
+  nccl::Result Carry(Call call, OpenGroup* open) {
+    call.communicator = FindReady(call.comm);
     if (IsNccls(call)) {
-      return role == Role::kSender ? native().Send(buffer, count, type, peer, comm, stream)
-                                   : native().Recv(buffer, count, type, peer, comm, stream);
+      open->AddOther();
+      return CallOne(call, native());
     }
-    OpenGroup& open = OpenGroup::OfThread();
-    if (open.depth == 0) {
-      return Run({.calls = {std::move(call)}, .grouped = false, .others = false});
+    if (open->depth == 0) {
+      return Run({.calls = {std::move(call)}, .grouped = false, .others = false}, &open->again);
     }
-    open.calls.calls.push_back(std::move(call));
+    open->alone = false;
+    open->calls.calls.push_back(std::move(call));
     return abi::kSuccess;
   }
 
-  nccl::Result Run(const CallGroup& group) {
+  // A message that is a group of its own.
+  [[gnu::noinline]] nccl::Result EndOne(OpenGroup* open) {
+    if (open->again.IsWhole()) {
+      const auto result =
+          open->again.Run(native(), false, changes_.load(std::memory_order_acquire));
+      if (result) return *result;
+    }
+    return Return(open);
+  }
+
+  [[gnu::noinline]] nccl::Result End(OpenGroup* open) {
+    if (open->depth != 1) {
+      if (open->depth > 1) --open->depth;
+      return native().GroupEnd();
+    }
+    const nccl::Result returned = Return(open);
+    open->depth = 0;
+    open->alone = true;
+    CallGroup group = std::exchange(open->calls, {});
+    const std::vector<OpenGroup::Made> made = std::exchange(open->made, {});
+    group.grouped = true;
+    if (!made.empty()) {
+      // NCCL makes communicators before anything else of their group.
+      const nccl::Result result = native().GroupEnd();
+      for (const OpenGroup::Made& each : made) Begin(each.communicator, each.comm, result);
+      if (group.calls.empty() || result != abi::kSuccess) return result;
+      if (native().GroupStart() != abi::kSuccess) return abi::kInternalError;
+      group.others = false;
+    }
+    if (group.calls.empty()) {
+      const nccl::Result result = native().GroupEnd();
+      return returned == abi::kSuccess ? result : returned;
+    }
+    const nccl::Result result = Run(group, &open->again);
+    // Room for the next one's.
+    group.calls.clear();
+    if (open->calls.calls.empty()) open->calls.calls.swap(group.calls);
+    return result;
+  }
+
+  // What was kept of a group that is not the last one again.
+  nccl::Result Return(OpenGroup* open) {
+    nccl::Result result = abi::kSuccess;
+    for (Call& call : open->again.Return()) {
+      const nccl::Result carried = Carry(std::move(call), open);
+      if (carried != abi::kSuccess) result = carried;
+    }
+    return result;
+  }
+
+  nccl::Result Run(const CallGroup& group, SmallCalls* again) {
+    if (!Range::Seen()) {
+      const auto result = again->RunNew(group, native(), changes_.load(std::memory_order_acquire));
+      if (result) return *result;
+    }
     std::shared_ptr<Rest> rest;
     const nccl::Result result = RunCalls(group, native(), &rest);
     Keep(rest);
@@ -471,10 +552,10 @@ class SendRecv final : public Interceptor {
     return ended.empty();
   }
 
+  std::atomic<uint64_t> changes_ = 1;
   const Options options_;
   std::shared_mutex mutex_;
   std::map<nccl::Comm, Shared> communicators_;
-  std::atomic<uint64_t> changes_ = 1;
   std::vector<Shared> ended_;
 
   // Their parents are watched.

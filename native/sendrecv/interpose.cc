@@ -50,21 +50,22 @@ nccl::Result Interceptor::CommGetAsyncError(nccl::Comm comm, nccl::Result* error
   return native_.CommGetAsyncError(comm, error);
 }
 
-nccl::Result Interceptor::GroupStart() { return native_.GroupStart(); }
+nccl::Result Interceptor::GroupStart(Thread& /*thread*/) { return native_.GroupStart(); }
 
-nccl::Result Interceptor::GroupEnd() { return native_.GroupEnd(); }
+nccl::Result Interceptor::GroupEnd(Thread& /*thread*/) { return native_.GroupEnd(); }
 
 nccl::Result Interceptor::GroupSimulateEnd(nccl::SimInfo* info) {
   return native_.GroupSimulateEnd(info);
 }
 
-nccl::Result Interceptor::Send(const void* buffer, size_t count, nccl::DataType type, int peer,
-                               nccl::Comm comm, nccl::Stream stream) {
+nccl::Result Interceptor::Send(Thread& /*thread*/, const void* buffer, size_t count,
+                               nccl::DataType type, int peer, nccl::Comm comm,
+                               nccl::Stream stream) {
   return native_.Send(buffer, count, type, peer, comm, stream);
 }
 
-nccl::Result Interceptor::Recv(void* buffer, size_t count, nccl::DataType type, int peer,
-                               nccl::Comm comm, nccl::Stream stream) {
+nccl::Result Interceptor::Recv(Thread& /*thread*/, void* buffer, size_t count, nccl::DataType type,
+                               int peer, nccl::Comm comm, nccl::Stream stream) {
   return native_.Recv(buffer, count, type, peer, comm, stream);
 }
 

@@ -18,6 +18,14 @@ enum class Mode { kOn, kVerify, kDryRun };
 // The real NCCL's functions that are called from here; null where that NCCL lacks it. They may be
 // called from any thread: what NCCL calls of itself meanwhile is not intercepted.
 struct Native {
+  // Of every message: side by side.
+  nccl::Result (*GroupStart)() = nullptr;
+  nccl::Result (*GroupEnd)() = nullptr;
+  nccl::Result (*Send)(const void* buffer, size_t count, nccl::DataType type, int peer,
+                       nccl::Comm comm, nccl::Stream stream) = nullptr;
+  nccl::Result (*Recv)(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
+                       nccl::Stream stream) = nullptr;
+
   std::string path;  // of the real NCCL
   int version = 0;   // as ncclGetVersion has it
 
@@ -46,18 +54,19 @@ struct Native {
   nccl::Result (*CommAbort)(nccl::Comm comm) = nullptr;
   nccl::Result (*CommRevoke)(nccl::Comm comm, int flags) = nullptr;
   nccl::Result (*CommGetAsyncError)(nccl::Comm comm, nccl::Result* error) = nullptr;
-  nccl::Result (*GroupStart)() = nullptr;
-  nccl::Result (*GroupEnd)() = nullptr;
   nccl::Result (*GroupSimulateEnd)(nccl::SimInfo* info) = nullptr;
-  nccl::Result (*Send)(const void* buffer, size_t count, nccl::DataType type, int peer,
-                       nccl::Comm comm, nccl::Stream stream) = nullptr;
-  nccl::Result (*Recv)(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
-                       nccl::Stream stream) = nullptr;
   nccl::Result (*MemFree)(void* memory) = nullptr;
   nccl::Result (*CommRegister)(nccl::Comm comm, void* buffer, size_t bytes,
                                void** handle) = nullptr;
   nccl::Result (*CommDeregister)(nccl::Comm comm, void* handle) = nullptr;
 };
+
+// What a thread has here.
+struct Thread {
+  bool inside = false;  // in a call that was intercepted
+  void* own = nullptr;  // the interceptor's, who knows how long it lasts
+};
+Thread& ThisThread();
 
 // The application's calls; each goes to NCCL as it is where it is not overridden. Called by many
 // threads at once, and by a process that was forked. A call that the real NCCL lacks never comes,
@@ -87,13 +96,13 @@ class Interceptor {
   virtual nccl::Result CommAbort(nccl::Comm comm);
   virtual nccl::Result CommRevoke(nccl::Comm comm, int flags);
   virtual nccl::Result CommGetAsyncError(nccl::Comm comm, nccl::Result* error);
-  virtual nccl::Result GroupStart();
-  virtual nccl::Result GroupEnd();
+  virtual nccl::Result GroupStart(Thread& thread);
+  virtual nccl::Result GroupEnd(Thread& thread);
   virtual nccl::Result GroupSimulateEnd(nccl::SimInfo* info);
-  virtual nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
-                            nccl::Comm comm, nccl::Stream stream);
-  virtual nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer,
-                            nccl::Comm comm, nccl::Stream stream);
+  virtual nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type,
+                            int peer, nccl::Comm comm, nccl::Stream stream);
+  virtual nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type,
+                            int peer, nccl::Comm comm, nccl::Stream stream);
   virtual nccl::Result MemFree(void* memory);
   virtual nccl::Result CommRegister(nccl::Comm comm, void* buffer, size_t bytes, void** handle);
   virtual nccl::Result CommDeregister(nccl::Comm comm, void* handle);

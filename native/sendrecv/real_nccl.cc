@@ -105,8 +105,7 @@ void RealNccl::Accept(void* handle, void* function) {
   path_ = FileOf(function);
   Span span = {reinterpret_cast<uintptr_t>(function), 0, 0};
   if (IsNamedAsNccl(path_) && dl_iterate_phdr(&FindSpan, &span) != 0) {
-    begin_ = span.begin;
-    end_ = span.end;
+    code_ = {.begin = span.begin, .end = span.end};
   }
 }
 

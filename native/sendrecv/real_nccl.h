@@ -9,6 +9,16 @@
 
 namespace nccltune::sendrecv {
 
+// Where a library's code lies. Empty: it holds nothing.
+struct CodeRange {
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+
+  bool Holds(const void* address) const {
+    return reinterpret_cast<uintptr_t>(address) - begin < end - begin;
+  }
+};
+
 // The first of: what NCCLTUNE_SENDRECV_NCCL names; what the loader has behind this library; a
 // library of NCCL's name in this process; libnccl.so.2 where the loader would look. Never this
 // library, nor a copy of it. Stays in the process.
@@ -21,11 +31,9 @@ class RealNccl {
   const std::string& path() const { return path_; }
   // Null: it has none of this name.
   void* Find(const char* symbol) const;
-  // It is an NCCL by name, and holds this address. Not so for one that is part of a program, whose
-  // own calls come from there as well.
-  bool Holds(const void* address) const {
-    return reinterpret_cast<uintptr_t>(address) - begin_ < end_ - begin_;
-  }
+  // Of what is an NCCL by name. Empty for one that is part of a program, whose own calls come from
+  // there as well.
+  const CodeRange& code() const { return code_; }
 
  private:
   void Look(const std::string& named);
@@ -33,8 +41,7 @@ class RealNccl {
 
   void* handle_ = nullptr;
   bool behind_ = false;  // others that stand before NCCL are behind us in the loader's order
-  uintptr_t begin_ = 0;
-  uintptr_t end_ = 0;
+  CodeRange code_;
   std::string path_;
   std::string error_;
 };

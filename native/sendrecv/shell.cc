@@ -54,31 +54,31 @@ Mode ModeOf(std::string_view word) {
 
 // With NCCL's own functions in it, and with ours instead of some where there is an interceptor.
 Targets FindTargets() {
-  auto nccl = std::make_unique<RealNccl>();
-  const bool none = !nccl->error().empty();
+  const RealNccl nccl;
+  const bool none = !nccl.error().empty();
   for (size_t i = 0; i < kSymbols.size(); ++i) {
     const Returns returns = kSymbols[i].returns;
-    void* const found = none ? NoNccl(returns) : nccl->Find(kSymbols[i].name);
+    void* const found = none ? NoNccl(returns) : nccl.Find(kSymbols[i].name);
     g_native[i] = found != nullptr ? found : NotInThisNccl(returns);
   }
   t_found = true;
 
   std::vector<std::string> problems = UnknownSettings();
   const std::string_view mode = ReadWord(SettingId::kSendrecv, &problems);
-  if (none) problems.push_back(nccl->error());
+  if (none) problems.push_back(nccl.error());
   for (const std::string& problem : problems) Say(problem);
   Targets targets = g_native;
   if (none || mode == "0") return targets;
 
   auto native = std::make_unique<Native>();
-  native->path = nccl->path();
-  Bind(*nccl, native.get());
+  native->path = nccl.path();
+  Bind(nccl, native.get());
   if (native->GetVersion(&native->version) != abi::kSuccess) native->version = 0;
   std::unique_ptr<Interceptor> interceptor = NewInterceptor(ModeOf(mode), *native);
   if (interceptor == nullptr) return targets;
   for (const Intercepted& intercepted : AllIntercepted()) {
     const std::optional<size_t> number = NumberOfSymbol(intercepted.symbol);
-    if (!number || nccl->Find(intercepted.symbol) == nullptr) continue;
+    if (!number || nccl.Find(intercepted.symbol) == nullptr) continue;
     *intercepted.original = g_native[*number];
     targets[*number] = intercepted.entry;
   }
@@ -88,7 +88,7 @@ Targets FindTargets() {
   }
   // As long as the process.
   native.release();  // NOLINT(bugprone-unused-return-value)
-  Install(interceptor.release(), nccl.release());
+  Install(interceptor.release(), nccl.code());
   return targets;
 }
 

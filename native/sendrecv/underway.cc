@@ -8,6 +8,8 @@ namespace {
 
 // Between events behind messages that are NCCL's alone.
 constexpr auto kEventEvery = std::chrono::milliseconds(1);
+// Times that a group comes again before somebody looks at a clock for that: 1 or 2 ms.
+constexpr uint32_t kTimesWithout = 256;
 // What a peer did last before it was gone may be over here a moment later than there.
 constexpr auto kGrace = std::chrono::seconds(1);
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
@@ -33,7 +35,7 @@ void Underway::BeginNative(std::span<const int> peers) {
 
 void Underway::Enqueued(const Part& part) {
   const std::scoped_lock lock(mutex_);
-  small_.count = 0;
+  last_.number = 0;
   for (const int peer : part.native) {
     const auto found = messages_.find(peer);
     if (found == messages_.end()) continue;
@@ -51,17 +53,20 @@ void Underway::Enqueued(const Part& part) {
   Mark(part.stream);
 }
 
-void Underway::Remember(const SmallGroup& group) {
+uint64_t Underway::Remember(Stream stream, std::span<const int> peers) {
   const std::scoped_lock lock(mutex_);
-  const auto used = used_.find(group.stream);
-  if (used == used_.end()) return;
-  small_ = group;
-  small_.until = used->second.at + kEventEvery;
+  const auto used = used_.find(stream);
+  if (used == used_.end()) return 0;
+  last_.number = ++numbers_;
+  last_.left = kTimesWithout;
+  last_.old = false;
+  last_.peers.assign(peers.begin(), peers.end());
+  return last_.number;
 }
 
 void Underway::Forget() {
   const std::scoped_lock lock(mutex_);
-  small_.count = 0;
+  last_.number = 0;
 }
 
 Underway::Moment Underway::NewMoment() {
@@ -77,7 +82,7 @@ Underway::Moment Underway::NewMoment() {
 }
 
 void Underway::Mark(Stream stream) {
-  small_.count = 0;
+  last_.number = 0;
   const Moment moment = NewMoment();
   if (moment == nullptr || !driver_.Record(moment.get(), stream)) {
     lost_ = true;
@@ -135,10 +140,8 @@ bool Underway::WaitsFor(int peer, Clock::time_point gone) {
   if (since < kGrace) return false;
   const std::scoped_lock lock(mutex_);
   const Messages& messages = messages_[peer];
-  const auto end = small_.messages.begin() + static_cast<ptrdiff_t>(small_.count);
-  const bool again =
-      again_.load(std::memory_order_acquire) &&
-      std::any_of(small_.messages.begin(), end, [&](const auto& one) { return one.peer == peer; });
+  const bool again = last_.again.load(std::memory_order_acquire) &&
+                     std::ranges::find(last_.peers, peer) != last_.peers.end();
   const bool stuck = messages.everything != nullptr && since > kStuck &&
                      !driver_.HasHappened(messages.everything.get());
   return messages.calling || again || std::ranges::any_of(messages.native, [&](const auto& each) {

@@ -21,23 +21,7 @@
 
 namespace nccltune::sendrecv {
 
-// A group of small messages alone, in one stream. When one like it comes again at once, which is
-// what programs do that send small ones, nothing of it has to be looked up.
-struct SmallGroup {
-  static constexpr size_t kMost = 16;
-  struct One {
-    int peer = 0;
-    Role role = Role::kSender;
-    uint64_t below = 0;      // bytes that are small
-    LaneEnd* end = nullptr;  // null: there is no lane yet, or never will be
-  };
-  std::array<One, kMost> messages;
-  size_t count = 0;
-  Stream stream = nullptr;
-  std::chrono::steady_clock::time_point until;
-};
-
-// For any thread, but what is said of small groups: that is for who makes calls.
+// For any thread, but what is said of a last group: that is for who makes calls.
 class Underway {
  public:
   using Clock = std::chrono::steady_clock;
@@ -58,14 +42,24 @@ class Underway {
   // recorded, behind all before it.
   void Enqueued(const Part& part);
 
-  // The last group, if it was a small one; of no message where it is not known any more.
-  const SmallGroup& small() const { return small_; }
-  // Behind Enqueued, which forgets it.
-  void Remember(const SmallGroup& group);
+  // The last group was of NCCL's messages alone, in one stream: behind Enqueued, which forgets what
+  // was. The number that it is known by until there is another; 0: no event is in the stream.
+  uint64_t Remember(Stream stream, std::span<const int> peers);
   void Forget();
-  // Instead of BeginNative and Enqueued, for one like the last.
-  void BeginAgain() { again_.store(true, std::memory_order_release); }
-  void EnqueuedAgain() { again_.store(false, std::memory_order_release); }
+  // The last group comes again, instead of BeginNative and Enqueued. False: it is not the last one
+  // any more, or an event is wanted behind it.
+  bool BeginAgain(uint64_t number) {
+    if (number != last_.number || last_.old.load(std::memory_order_relaxed) || last_.left == 0) {
+      return false;
+    }
+    --last_.left;
+    last_.again.store(true, std::memory_order_release);
+    return true;
+  }
+  void EndAgain() { last_.again.store(false, std::memory_order_release); }
+
+  // From time to time: the last group is to have an event soon.
+  void Age() { last_.old.store(true, std::memory_order_relaxed); }
 
   // All that has an event is over.
   bool IsOver();
@@ -95,18 +89,27 @@ class Underway {
   };
 
   Moment NewMoment();
+  // What the last group was, where it is known.
+  struct Last {
+    uint64_t number = 0;
+    uint32_t left = 0;                // times that it may come again without an event
+    std::atomic<bool> old = false;    // an event is wanted
+    std::atomic<bool> again = false;  // NCCL is called with messages of it
+    std::vector<int> peers;
+  };
+
   // An event behind all that is in the stream.
   void Mark(Stream stream);
   bool IsUnknown(Stream stream) const;
 
+  Last last_;
+  uint64_t numbers_ = 0;
   CudaDriver& driver_;
   std::mutex mutex_;
   std::vector<Event> idle_;  // before what gives events back to it
   std::map<Stream, Used> used_;
   std::map<int, Messages> messages_;  // by peer
-  SmallGroup small_;
-  std::atomic<bool> again_ = false;  // NCCL is called with messages of it
-  bool lost_ = false;                // nobody knows when all is over: nothing is given back
+  bool lost_ = false;                 // nobody knows when all is over: nothing is given back
 };
 
 }  // namespace nccltune::sendrecv

@@ -74,28 +74,28 @@ class Probe : public Interceptor {
     Seen("CommGetAsyncError");
     return Interceptor::CommGetAsyncError(comm, error);
   }
-  nccl::Result GroupStart() override {
+  nccl::Result GroupStart(Thread& thread) override {
     Seen("GroupStart");
-    return Interceptor::GroupStart();
+    return Interceptor::GroupStart(thread);
   }
-  nccl::Result GroupEnd() override {
+  nccl::Result GroupEnd(Thread& thread) override {
     Seen("GroupEnd");
-    return Interceptor::GroupEnd();
+    return Interceptor::GroupEnd(thread);
   }
   nccl::Result GroupSimulateEnd(nccl::SimInfo* info) override {
     Seen("GroupSimulateEnd");
     return Interceptor::GroupSimulateEnd(info);
   }
-  nccl::Result Send(const void* buffer, size_t count, nccl::DataType type, int peer,
+  nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {
     std::printf("intercepted Send %zu %d %d\n", count, static_cast<int>(type), peer);
     if (Wants("throws")) throw std::runtime_error("as it was asked");
-    return Interceptor::Send(buffer, count, type, peer, comm, stream);
+    return Interceptor::Send(thread, buffer, count, type, peer, comm, stream);
   }
-  nccl::Result Recv(void* buffer, size_t count, nccl::DataType type, int peer, nccl::Comm comm,
-                    nccl::Stream stream) override {
+  nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type, int peer,
+                    nccl::Comm comm, nccl::Stream stream) override {
     Seen("Recv");
-    return Interceptor::Recv(buffer, count, type, peer, comm, stream);
+    return Interceptor::Recv(thread, buffer, count, type, peer, comm, stream);
   }
   nccl::Result MemFree(void* memory) override {
     Seen("MemFree");

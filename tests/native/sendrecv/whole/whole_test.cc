@@ -292,6 +292,22 @@ TEST(Whole, GroupsWithCollectivesAndTwoStreams) {
   EXPECT_TRUE(Has(output, "copy engine, p")) << output;
 }
 
+// Whether a group is looked up or known from the last time, its messages are sent and counted once.
+TEST(Whole, SmallGroupsThatComeAgain) {
+  const std::string output = Case("Small.GroupsThatComeAgainAndOthers");
+  EXPECT_TRUE(Well(output)) << output;
+  const std::string said = "exchanged: small: ";
+  const size_t at = output.find(said) + said.size();
+  ASSERT_LT(at, output.size()) << output;
+  const std::string messages = output.substr(at, output.find(" messages", at) - at);
+  EXPECT_GT(std::stoi(messages), 200) << output;
+  EXPECT_EQ(Count(output, "NCCL: small: " + messages + " messages"), 2) << output;
+
+  const std::string threads = Case("Small.GroupsOfThreadsThatEnd");
+  EXPECT_TRUE(Well(threads)) << threads;
+  EXPECT_EQ(Count(threads, "NCCL: small: 3600 messages"), 2) << threads;
+}
+
 TEST(Whole, AProfilerSeesEachMessage) {
 #ifdef NVTX_TOOL
   const std::string output = Case("Exchange.Rounds", {{"NVTX_INJECTION64_PATH", NVTX_TOOL}});

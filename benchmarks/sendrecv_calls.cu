@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a group of one small send and one small receive costs natively and through the library, in
+// one process and on one communicator, so that starts, which differ by half, do not hide it.
+//
+//   nvcc -O2 -std=c++17 -o sendrecv_calls benchmarks/sendrecv_calls.cu -ldl -lcuda
+//   NCCLTUNE_SENDRECV=1 ./sendrecv_calls libnccl.so.2 [libnccltune-sendrecv.so] [CORE,CORE]
+//
+// Two processes with a GPU each, both files by their whole paths. Batches of 200 groups, by NCCL's
+// own functions and by the library's in turn, then the stream is waited for. A line a size:
+// microseconds of a group, medians over the batches of the first process; `calls` until the last
+// group was enqueued, `all` until it was over. Without the library NCCL alone is measured.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#define CHECK(call)                                                                 \
+  do {                                                                              \
+    const auto result = (call);                                                     \
+    if (static_cast<int>(result) != 0) {                                            \
+      std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call,      \
+                   static_cast<int>(result));                                       \
+      std::exit(1);                                                                 \
+    }                                                                               \
+  } while (0)
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kGroups = 200;
+constexpr int kBatches = 200;  // of each
+constexpr int kWarmUp = 20;
+constexpr size_t kMost = size_t{1} << 20;
+constexpr int kUint8 = 1;  // ncclUint8
+
+struct UniqueId {
+  char internal[128];
+};
+
+// NCCL's functions, of one of the two files.
+struct Functions {
+  int (*GetUniqueId)(UniqueId*);
+  int (*CommInitRank)(void**, int, UniqueId, int);
+  int (*CommDestroy)(void*);
+  int (*GroupStart)();
+  int (*GroupEnd)();
+  int (*Send)(const void*, size_t, int, int, void*, cudaStream_t);
+  int (*Recv)(void*, size_t, int, int, void*, cudaStream_t);
+};
+
+template <typename Function>
+void Find(void* file, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(file, name));
+  if (*function == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(1);
+  }
+}
+
+Functions Open(const char* path) {
+  void* file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (file == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(1);
+  }
+  Functions found = {};
+  Find(file, "ncclGetUniqueId", &found.GetUniqueId);
+  Find(file, "ncclCommInitRank", &found.CommInitRank);
+  Find(file, "ncclCommDestroy", &found.CommDestroy);
+  Find(file, "ncclGroupStart", &found.GroupStart);
+  Find(file, "ncclGroupEnd", &found.GroupEnd);
+  Find(file, "ncclSend", &found.Send);
+  Find(file, "ncclRecv", &found.Recv);
+  return found;
+}
+
+struct Shared {
+  UniqueId id;
+  std::atomic<int> ready;
+  std::atomic<int> arrived;
+};
+
+void Meet(Shared* shared, int* round) {
+  ++shared->arrived;
+  ++*round;
+  while (shared->arrived < 2 * *round) sched_yield();
+}
+
+struct Batch {
+  double calls = 0, all = 0;  // us a group
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+class Rank {
+ public:
+  Rank(Shared* shared, int rank, std::vector<Functions> ways)
+      : shared_(shared), rank_(rank), ways_(std::move(ways)) {
+    CHECK(cudaSetDevice(rank));
+    CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    CHECK(cudaMalloc(&memory_, 2 * kMost));
+    if (rank == 0) {
+      CHECK(ways_.back().GetUniqueId(&shared->id));
+      shared->ready = 1;
+    }
+    while (shared->ready == 0) sched_yield();
+    CHECK(ways_.back().CommInitRank(&comm_, 2, shared->id, rank));
+  }
+
+  void Measure(size_t bytes) {
+    std::vector<std::vector<Batch>> found(ways_.size());
+    for (int i = -kWarmUp; i < kBatches; ++i) {
+      // ABBA.
+      for (size_t j = 0; j < ways_.size(); ++j) {
+        const size_t way = i % 2 == 0 ? j : ways_.size() - 1 - j;
+        const Batch batch = Time(ways_[way], bytes);
+        if (i >= 0) found[way].push_back(batch);
+      }
+    }
+    if (rank_ != 0) return;
+    std::printf("%7zu bytes", bytes);
+    for (size_t way = 0; way < found.size(); ++way) {
+      std::vector<double> calls, all;
+      for (const Batch& each : found[way]) {
+        calls.push_back(each.calls);
+        all.push_back(each.all);
+      }
+      std::printf("  %s: calls %.3f all %.3f", way == 0 ? "native" : "library", Median(calls),
+                  Median(all));
+    }
+    if (found.size() == 2) {
+      std::vector<double> calls, all;
+      for (int i = 0; i < kBatches; ++i) {
+        calls.push_back(found[1][i].calls - found[0][i].calls);
+        all.push_back(found[1][i].all - found[0][i].all);
+      }
+      std::printf("  more: calls %+.3f all %+.3f", Median(calls), Median(all));
+    }
+    std::printf("\n");
+  }
+
+  void End() {
+    CHECK(cudaStreamSynchronize(stream_));
+    CHECK(ways_.back().CommDestroy(comm_));
+  }
+
+ private:
+  Batch Time(const Functions& nccl, size_t bytes) {
+    Meet(shared_, &round_);
+    const auto began = Clock::now();
+    for (int i = 0; i < kGroups; ++i) {
+      CHECK(nccl.GroupStart());
+      CHECK(nccl.Send(memory_, bytes, kUint8, 1 - rank_, comm_, stream_));
+      CHECK(nccl.Recv(memory_ + kMost, bytes, kUint8, 1 - rank_, comm_, stream_));
+      CHECK(nccl.GroupEnd());
+    }
+    const auto called = Clock::now();
+    while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
+    }
+    const auto over = Clock::now();
+    using Micros = std::chrono::duration<double, std::micro>;
+    return {Micros(called - began).count() / kGroups, Micros(over - began).count() / kGroups};
+  }
+
+  Shared* const shared_;
+  const int rank_;
+  const std::vector<Functions> ways_;
+  void* comm_ = nullptr;
+  char* memory_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  int round_ = 0;
+};
+
+void KeepTo(int core) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  CHECK(sched_setaffinity(0, sizeof(cores), &cores));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  if (count < 2) {
+    std::fprintf(stderr, "usage: sendrecv_calls NCCL [LIBRARY] [CORE,CORE]\n");
+    return 2;
+  }
+  int cores[2] = {-1, -1};
+  std::vector<const char*> files;
+  for (int i = 1; i < count; ++i) {
+    if (std::sscanf(words[i], "%d,%d", cores, cores + 1) != 2) files.push_back(words[i]);
+  }
+  void* const where = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  Shared* const shared = new (where) Shared{};
+  const pid_t child = fork();
+  const int rank = child == 0 ? 1 : 0;
+  if (cores[rank] >= 0) KeepTo(cores[rank]);
+  std::vector<Functions> ways;
+  for (const char* file : files) ways.push_back(Open(file));
+  Rank own(shared, rank, ways);
+  for (size_t bytes = 1 << 10; bytes <= kMost; bytes *= 2) own.Measure(bytes);
+  own.End();
+  if (child == 0) return 0;
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
