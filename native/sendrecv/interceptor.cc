@@ -86,8 +86,7 @@ struct OpenGroup {
   }
 
   static OpenGroup& Of(Thread& thread) {
-    if (thread.own == nullptr) [[unlikely]]
-      Make(&thread);
+    if (thread.own == nullptr) Make(&thread);
     return *static_cast<OpenGroup*>(thread.own);
   }
 
@@ -221,7 +220,10 @@ class SendRecv final : public Interceptor {
     return End(&open);
   }
 
-  void Work() noexcept override { OpenGroup::Of(ThisThread()).AddOther(); }
+  void Work() noexcept override {
+    const Thread& thread = ThisThread();
+    if (thread.own != nullptr) static_cast<OpenGroup*>(thread.own)->AddOther();
+  }
 
   nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type, int peer,
                     nccl::Comm comm, nccl::Stream stream) override {

@@ -42,39 +42,37 @@ std::optional<nccl::Result> SmallCalls::RunNew(const CallGroup& group, const Nat
   Forget();
   const Call& first = group.calls.front();
   Communicator& communicator = *first.communicator;
-  const size_t size = group.calls.size();
-  if (!communicator.blocks() || size > kMost) return {};
+  if (!communicator.blocks()) return {};
   const std::scoped_lock lock(communicator.mutex());
   if (communicator.troubled()) return {};
-  std::array<int, kMost> all = {};
-  for (size_t i = 0; i < size; ++i) {
-    const Call& call = group.calls[i];
+  all_.clear();
+  peers_.clear();
+  for (const Call& call : group.calls) {
     if (call.communicator != first.communicator || call.stream != first.stream) return {};
     const uint64_t below = std::min(communicator.FloorOf(call.peer), communicator.options().from);
     if (call.bytes() >= below) return {};
     const Port* const port = communicator.FindPort(call.peer, call.role, false);
     const size_t element = nccl::SizeOf(call.type);
-    all_[i] = {.most = (below - 1) / element,
-               .peer = call.peer,
-               .type = call.type,
-               .size = static_cast<uint32_t>(element),
-               .role = call.role,
-               .end = port == nullptr ? nullptr : port->end,
-               .buffer = call.buffer,
-               .count = call.count};
-    all[i] = call.peer;
+    all_.push_back({.most = (below - 1) / element,
+                    .peer = call.peer,
+                    .type = call.type,
+                    .size = static_cast<uint32_t>(element),
+                    .role = call.role,
+                    .end = port == nullptr ? nullptr : port->end,
+                    .buffer = call.buffer,
+                    .count = call.count});
+    peers_.push_back(call.peer);
   }
   comm_ = first.comm;
   stream_ = first.stream;
   communicator_ = &communicator;
   changes_ = changes;
-  const std::span<const int> peers(all.data(), size);
   Underway& underway = communicator.underway();
-  underway.BeginNative(peers);
-  const nccl::Result result = CallAll(native, size, group.grouped);
-  underway.Enqueued({.stream = stream_, .ours = false, .native = peers});
-  number_ = underway.Remember(stream_, peers);
-  if (number_ != 0) size_ = static_cast<uint32_t>(size);
+  underway.BeginNative(peers_);
+  const nccl::Result result = CallAll(native, all_.size(), group.grouped);
+  underway.Enqueued({.stream = stream_, .ours = false, .native = peers_});
+  number_ = underway.Remember(stream_, peers_);
+  if (number_ != 0) size_ = static_cast<uint32_t>(all_.size());
   return result;
 }
 

@@ -5,7 +5,6 @@
 #ifndef NCCLTUNE_SENDRECV_SMALL_H_
 #define NCCLTUNE_SENDRECV_SMALL_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -54,7 +53,6 @@ class SmallCalls {
   void Forget() { taken_ = size_ = 0; }
 
  private:
-  static constexpr size_t kMost = 16;
   struct One {
     uint64_t most = 0;  // elements that are small
     int peer = 0;
@@ -75,7 +73,8 @@ class SmallCalls {
   Communicator* communicator_ = nullptr;  // while nothing has changed
   uint64_t changes_ = 0;
   uint64_t number_ = 0;  // that the communicator knows it by
-  std::array<One, kMost> all_;
+  std::vector<One> all_;
+  std::vector<int> peers_;
 };
 
 }  // namespace nccltune::sendrecv
