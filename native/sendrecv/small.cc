@@ -16,6 +16,10 @@ std::optional<nccl::Result> SmallCalls::Run(const Native& native, bool grouped, 
   if (communicator_->troubled() || !underway.BeginAgain(number_)) return {};
   const nccl::Result result = CallAll(native, taken_, grouped);
   underway.EndAgain();
+  // Meanwhile: it may wait for whoever is gone.
+  if (communicator_->troubled()) {
+    underway.Enqueued({.stream = stream_, .ours = false, .native = peers_});
+  }
   taken_ = 0;
   return result;
 }

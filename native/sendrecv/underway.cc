@@ -33,40 +33,60 @@ void Underway::BeginNative(std::span<const int> peers) {
   }
 }
 
+void Underway::CountAgain() {
+  if (last_.again.load(std::memory_order_acquire) == Again::kNot) return;
+  for (const int peer : last_.peers) {
+    const auto found = messages_.find(peer);
+    if (found != messages_.end()) found->second.native[last_.stream] = nullptr;
+  }
+}
+
+void Underway::ForgetLast() {
+  CountAgain();
+  last_.number = 0;
+  last_.again = Again::kNot;
+}
+
 void Underway::Enqueued(const Part& part) {
   const std::scoped_lock lock(mutex_);
-  last_.number = 0;
+  ForgetLast();
+  tracked_ = false;
+  bool gone = false;
   for (const int peer : part.native) {
     const auto found = messages_.find(peer);
     if (found == messages_.end()) continue;
+    gone = gone || found->second.gone;
     found->second.calling = false;
     found->second.native[part.stream] = nullptr;
   }
   const auto now = Clock::now();
   const auto known = used_.find(part.stream);
-  if (!part.ours && known != used_.end() && now - known->second.at < kEventEvery) return;
+  if (!part.ours && !gone && known != used_.end() && now - known->second.at < kEventEvery) {
+    tracked_ = true;
+    return;
+  }
   // A graph runs when nobody knows, and its events may not be asked.
   if (driver_.Capturing(part.stream)) {
     for (auto& [peer, messages] : messages_) messages.native.erase(part.stream);
     return;
   }
-  Mark(part.stream);
+  tracked_ = Mark(part.stream);
 }
 
 uint64_t Underway::Remember(Stream stream, std::span<const int> peers) {
   const std::scoped_lock lock(mutex_);
-  const auto used = used_.find(stream);
-  if (used == used_.end()) return 0;
+  if (!tracked_) return 0;
   last_.number = ++numbers_;
   last_.left = kTimesWithout;
   last_.old = false;
+  last_.stream = stream;
   last_.peers.assign(peers.begin(), peers.end());
   return last_.number;
 }
 
 void Underway::Forget() {
   const std::scoped_lock lock(mutex_);
-  last_.number = 0;
+  ForgetLast();
 }
 
 Underway::Moment Underway::NewMoment() {
@@ -81,12 +101,12 @@ Underway::Moment Underway::NewMoment() {
   return {event, [this](Event unused) { idle_.push_back(unused); }};
 }
 
-void Underway::Mark(Stream stream) {
-  last_.number = 0;
+bool Underway::Mark(Stream stream) {
+  ForgetLast();
   const Moment moment = NewMoment();
   if (moment == nullptr || !driver_.Record(moment.get(), stream)) {
     lost_ = true;
-    return;
+    return false;
   }
   used_[stream] = {.moment = moment, .at = Clock::now()};
   for (auto& [peer, messages] : messages_) {
@@ -94,6 +114,7 @@ void Underway::Mark(Stream stream) {
     // Also of earlier groups, behind which no event is.
     if (found != messages.native.end() && found->second == nullptr) found->second = moment;
   }
+  return true;
 }
 
 bool Underway::IsOver() {
@@ -112,6 +133,7 @@ bool Underway::IsUnknown(Stream stream) const {
 
 bool Underway::HasEvents(std::span<const Stream> streams) {
   const std::scoped_lock lock(mutex_);
+  CountAgain();
   for (Stream stream : streams) {
     if (IsUnknown(stream) && !driver_.Capturing(stream)) Mark(stream);
   }
@@ -126,7 +148,9 @@ bool Underway::HasEvents(std::span<const Stream> streams) {
 
 void Underway::Gone(int peer) {
   const std::scoped_lock lock(mutex_);
+  CountAgain();
   Messages& messages = messages_[peer];
+  messages.gone = true;
   const bool unknown =
       std::ranges::any_of(messages.native, [](const auto& each) { return each.second == nullptr; });
   if (unknown) messages.everything = NewMoment();
@@ -139,8 +163,9 @@ bool Underway::WaitsFor(int peer, Clock::time_point gone) {
   const auto since = Clock::now() - gone;
   if (since < kGrace) return false;
   const std::scoped_lock lock(mutex_);
+  CountAgain();
   const Messages& messages = messages_[peer];
-  const bool again = last_.again.load(std::memory_order_acquire) &&
+  const bool again = last_.again.load(std::memory_order_acquire) == Again::kCalling &&
                      std::ranges::find(last_.peers, peer) != last_.peers.end();
   const bool stuck = messages.everything != nullptr && since > kStuck &&
                      !driver_.HasHappened(messages.everything.get());

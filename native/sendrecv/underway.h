@@ -43,7 +43,7 @@ class Underway {
   void Enqueued(const Part& part);
 
   // The last group was of NCCL's messages alone, in one stream: behind Enqueued, which forgets what
-  // was. The number that it is known by until there is another; 0: no event is in the stream.
+  // was. The number that it is known by until there is another; 0: it is captured.
   uint64_t Remember(Stream stream, std::span<const int> peers);
   void Forget();
   // The last group comes again, instead of BeginNative and Enqueued. False: it is not the last one
@@ -53,10 +53,10 @@ class Underway {
       return false;
     }
     --last_.left;
-    last_.again.store(true, std::memory_order_release);
+    last_.again.store(Again::kCalling, std::memory_order_release);
     return true;
   }
-  void EndAgain() { last_.again.store(false, std::memory_order_release); }
+  void EndAgain() { last_.again.store(Again::kCalled, std::memory_order_release); }
 
   // From time to time: the last group is to have an event soon.
   void Age() { last_.old.store(true, std::memory_order_relaxed); }
@@ -84,22 +84,29 @@ class Underway {
   // NCCL's messages with a peer.
   struct Messages {
     bool calling = false;
+    bool gone = false;                // since then each message with it has an event
     std::map<Stream, Moment> native;  // behind the last of them; null: no event is
     Moment everything;                // when it was gone: behind all that the context did
   };
 
   Moment NewMoment();
+  // Whether the last group has come again since it was remembered: without an event.
+  enum class Again : uint8_t { kNot, kCalling, kCalled };
   // What the last group was, where it is known.
   struct Last {
     uint64_t number = 0;
-    uint32_t left = 0;                // times that it may come again without an event
-    std::atomic<bool> old = false;    // an event is wanted
-    std::atomic<bool> again = false;  // NCCL is called with messages of it
+    uint32_t left = 0;              // times that it may come again without an event
+    std::atomic<bool> old = false;  // an event is wanted
+    std::atomic<Again> again = Again::kNot;
+    Stream stream = nullptr;
     std::vector<int> peers;
   };
 
-  // An event behind all that is in the stream.
-  void Mark(Stream stream);
+  // Before anything is asked of NCCL's messages: those of the last group.
+  void CountAgain();
+  void ForgetLast();
+  // An event behind all that is in the stream. False: CUDA refuses it.
+  bool Mark(Stream stream);
   bool IsUnknown(Stream stream) const;
 
   Last last_;
@@ -109,6 +116,7 @@ class Underway {
   std::vector<Event> idle_;  // before what gives events back to it
   std::map<Stream, Used> used_;
   std::map<int, Messages> messages_;  // by peer
+  bool tracked_ = false;              // of the last group it is known whether it is over
   bool lost_ = false;                 // nobody knows when all is over: nothing is given back
 };
 

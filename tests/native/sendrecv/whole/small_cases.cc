@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Small messages of two ranks: groups that come again, and all that a thread can do in between.
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <random>
@@ -264,6 +267,37 @@ TEST(Small, GroupsOfThreadsThatEnd) {
       for (ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), kNcclSuccess);
     }
   });
+}
+
+// Groups without an event behind them wait for it, which has to be told all the same.
+TEST(Small, GroupsWithAPeerThatIsKilled) {
+  Ranks two(2);
+  two.Run(
+      [&](int rank) {
+        ncclComm_t comm = Init(two, 2, rank);
+        CUstream stream = NewStream();
+        const Pair pair = NewPair(kSmall);
+        ASSERT_EQ(Exchange(pair, 0, rank, 1 - rank, comm, stream), kNcclSuccess);
+        two.Meet();
+        const int times = rank == 0 ? 6 : 3;
+        for (int i = 0; i < times; ++i) {
+          Grouped([&] {
+            EXPECT_EQ(Send(pair.from, kSmall, 1 - rank, comm, stream), kNcclSuccess);
+            EXPECT_EQ(Receive(pair.to, kSmall, 1 - rank, comm, stream), kNcclSuccess);
+          });
+        }
+        if (rank == 1) {
+          EXPECT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
+        }
+        two.Meet();
+        if (rank == 1) kill(getpid(), SIGKILL);
+        EXPECT_TRUE(LearnsOfAnError(comm));
+        EXPECT_EQ(cuStreamQuery(stream), kNotReady);
+        EXPECT_EQ(ncclCommAbort(comm), kNcclSuccess);
+        EXPECT_TRUE(Soon([&] { return cuStreamQuery(stream) != kNotReady; }));
+        std::printf("told\n");
+      },
+      1);
 }
 
 }  // namespace

@@ -306,6 +306,9 @@ TEST(Whole, SmallGroupsThatComeAgain) {
   const std::string threads = Case("Small.GroupsOfThreadsThatEnd");
   EXPECT_TRUE(Well(threads)) << threads;
   EXPECT_EQ(Count(threads, "NCCL: small: 3600 messages"), 2) << threads;
+
+  const std::string killed = Case("Small.GroupsWithAPeerThatIsKilled");
+  EXPECT_TRUE(Well(killed) && Has(killed, "told\n")) << killed;
 }
 
 TEST(Whole, AProfilerSeesEachMessage) {
