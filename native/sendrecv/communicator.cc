@@ -481,7 +481,6 @@ void Communicator::LookAfter(bool processes) {
 }
 
 void Communicator::Watch() {
-  underway_->Age();
   const std::scoped_lock lock(lanes_mutex_);
   LookAfter(true);
   const auto now = Clock::now();

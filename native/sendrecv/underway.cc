@@ -2,14 +2,13 @@
 #include "sendrecv/underway.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace nccltune::sendrecv {
 namespace {
 
-// Between events behind messages that are NCCL's alone.
+// Between events behind messages that are NCCL's alone, and a tick of the system's clock.
 constexpr auto kEventEvery = std::chrono::milliseconds(1);
-// Times that a group comes again before somebody looks at a clock for that: 1 or 2 ms.
-constexpr uint32_t kTimesWithout = 256;
 // What a peer did last before it was gone may be over here a moment later than there.
 constexpr auto kGrace = std::chrono::seconds(1);
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
@@ -31,6 +30,13 @@ void Underway::BeginNative(std::span<const int> peers) {
     const auto found = messages_.find(peer);
     if (found != messages_.end()) found->second.calling = true;
   }
+}
+
+Underway::Clock::time_point Underway::LastTick() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return Clock::time_point(std::chrono::seconds(now.tv_sec) +
+                           std::chrono::nanoseconds(now.tv_nsec));
 }
 
 void Underway::CountAgain() {
@@ -77,8 +83,7 @@ uint64_t Underway::Remember(Stream stream, std::span<const int> peers) {
   const std::scoped_lock lock(mutex_);
   if (!tracked_) return 0;
   last_.number = ++numbers_;
-  last_.left = kTimesWithout;
-  last_.old = false;
+  last_.until = used_.at(stream).at + kEventEvery;
   last_.stream = stream;
   last_.peers.assign(peers.begin(), peers.end());
   return last_.number;

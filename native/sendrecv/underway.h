@@ -49,17 +49,11 @@ class Underway {
   // The last group comes again, instead of BeginNative and Enqueued. False: it is not the last one
   // any more, or an event is wanted behind it.
   bool BeginAgain(uint64_t number) {
-    if (number != last_.number || last_.old.load(std::memory_order_relaxed) || last_.left == 0) {
-      return false;
-    }
-    --last_.left;
+    if (number != last_.number || LastTick() >= last_.until) return false;
     last_.again.store(Again::kCalling, std::memory_order_release);
     return true;
   }
   void EndAgain() { last_.again.store(Again::kCalled, std::memory_order_release); }
-
-  // From time to time: the last group is to have an event soon.
-  void Age() { last_.old.store(true, std::memory_order_relaxed); }
 
   // All that has an event is over.
   bool IsOver();
@@ -95,13 +89,14 @@ class Underway {
   // What the last group was, where it is known.
   struct Last {
     uint64_t number = 0;
-    uint32_t left = 0;              // times that it may come again without an event
-    std::atomic<bool> old = false;  // an event is wanted
+    Clock::time_point until;  // then an event is wanted
     std::atomic<Again> again = Again::kNot;
     Stream stream = nullptr;
     std::vector<int> peers;
   };
 
+  // The clock as of some ms ago, which costs a third.
+  static Clock::time_point LastTick();
   // Before anything is asked of NCCL's messages: those of the last group.
   void CountAgain();
   void ForgetLast();
