@@ -29,15 +29,7 @@
 #include <utility>
 #include <vector>
 
-#define CHECK(call)                                                                 \
-  do {                                                                              \
-    const auto result = (call);                                                     \
-    if (static_cast<int>(result) != 0) {                                            \
-      std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call,      \
-                   static_cast<int>(result));                                       \
-      std::exit(1);                                                                 \
-    }                                                                               \
-  } while (0)
+#include "check.cuh"
 
 namespace {
 
@@ -47,11 +39,6 @@ constexpr size_t kBuffer = 1024 * kMiB;
 
 double Seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 __global__ void Spin(volatile uint32_t* until, unsigned long long most_ns) {

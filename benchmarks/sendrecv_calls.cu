@@ -3,7 +3,7 @@
 // What a group of one small send and one small receive costs natively and through the library, in
 // one process and on one communicator, so that starts, which differ by half, do not hide it.
 //
-//   nvcc -O2 -std=c++17 -o sendrecv_calls benchmarks/sendrecv_calls.cu -ldl -lcuda
+//   nvcc -O2 -std=c++17 -o sendrecv_calls benchmarks/sendrecv_calls.cu -ldl
 //   NCCLTUNE_SENDRECV=1 ./sendrecv_calls libnccl.so.2 [libnccltune-sendrecv.so] [CORE,CORE]
 //
 // Two processes with a GPU each, both files by their whole paths. Batches of 200 groups, by NCCL's
@@ -23,20 +23,11 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <new>
-#include <string>
+#include <utility>
 #include <vector>
 
-#define CHECK(call)                                                                 \
-  do {                                                                              \
-    const auto result = (call);                                                     \
-    if (static_cast<int>(result) != 0) {                                            \
-      std::fprintf(stderr, "%s:%d: %s: error %d\n", __FILE__, __LINE__, #call,      \
-                   static_cast<int>(result));                                       \
-      std::exit(1);                                                                 \
-    }                                                                               \
-  } while (0)
+#include "check.cuh"
 
 namespace {
 
@@ -103,11 +94,6 @@ void Meet(Shared* shared, int* round) {
 struct Batch {
   double calls = 0, all = 0;  // us a group
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 class Rank {
  public:

@@ -43,7 +43,7 @@ std::vector<Call> SmallCalls::Return() {
 
 std::optional<nccl::Result> SmallCalls::RunNew(const CallGroup& group, const Native& native,
                                                uint64_t changes) {
-  Forget();
+  taken_ = size_ = 0;
   const Call& first = group.calls.front();
   Communicator& communicator = *first.communicator;
   if (!communicator.blocks()) return {};

@@ -49,8 +49,6 @@ class SmallCalls {
   // A group that nothing was kept of. Nothing: it has other messages in it, or something is wrong.
   std::optional<nccl::Result> RunNew(const CallGroup& group, const Native& native,
                                      uint64_t changes);
-  // No group is the last one.
-  void Forget() { taken_ = size_ = 0; }
 
  private:
   struct One {
@@ -69,7 +67,7 @@ class SmallCalls {
   nccl::Comm comm_ = nullptr;
   nccl::Stream stream_ = nullptr;
   uint32_t taken_ = 0;
-  uint32_t size_ = 0;
+  uint32_t size_ = 0;                     // of `all_`, near the others; 0: no group is the last one
   Communicator* communicator_ = nullptr;  // while nothing has changed
   uint64_t changes_ = 0;
   uint64_t number_ = 0;  // that the communicator knows it by

@@ -5,7 +5,6 @@
 #ifndef NCCLTUNE_SENDRECV_UNDERWAY_H_
 #define NCCLTUNE_SENDRECV_UNDERWAY_H_
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -95,7 +94,7 @@ class Underway {
     std::vector<int> peers;
   };
 
-  // The clock as of some ms ago, which costs a third.
+  // The clock as of some ms ago, which costs less.
   static Clock::time_point LastTick();
   // Before anything is asked of NCCL's messages: those of the last group.
   void CountAgain();
