@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,21 +201,38 @@ static int CallOne(const char* name) {
   return 0;
 }
 
+enum { kThreads = 16 };
+
 static pthread_barrier_t barrier;
+static int called; /* a call has returned; relaxed, so that it orders nothing between threads */
+
+static void CallGroupStart(AnyFunction function, int* wrong) {
+  if ((int)function(WORDS(WORD_ZERO)) != FakeResult("ncclGroupStart")) *wrong = 1;
+  __atomic_store_n(&called, 1, __ATOMIC_RELAXED);
+}
 
 static void* CallFirst(void* wrong) {
   const AnyFunction function = Any("ncclGroupStart");
   pthread_barrier_wait(&barrier);
-  if ((int)function(WORDS(WORD_ZERO)) != FakeResult("ncclGroupStart")) *(int*)wrong = 1;
+  CallGroupStart(function, wrong);
   return NULL;
 }
 
-static int CallFromThreads(void) {
-  enum { kThreads = 16 };
+/* When the table is filled: nothing but the trampoline orders what this sees. */
+static void* CallLater(void* wrong) {
+  const AnyFunction function = Any("ncclGroupStart");
+  while (!__atomic_load_n(&called, __ATOMIC_RELAXED)) sched_yield();
+  CallGroupStart(function, wrong);
+  return NULL;
+}
+
+static int CallFromThreads(unsigned first) {
   pthread_t threads[kThreads];
   int wrong[kThreads] = {0};
-  pthread_barrier_init(&barrier, NULL, kThreads);
-  for (int i = 0; i < kThreads; ++i) pthread_create(&threads[i], NULL, &CallFirst, &wrong[i]);
+  pthread_barrier_init(&barrier, NULL, first);
+  for (unsigned i = 0; i < kThreads; ++i) {
+    pthread_create(&threads[i], NULL, i < first ? &CallFirst : &CallLater, &wrong[i]);
+  }
   int all = 0;
   for (int i = 0; i < kThreads; ++i) {
     pthread_join(threads[i], NULL);
@@ -244,7 +262,8 @@ static int Run(const char* what) {
   if (strcmp(what, "firsts") == 0) return CallAllFirst();
   if (strcmp(what, "answers") == 0) return CallAnswers();
   if (strcmp(what, "typed") == 0) return CallTyped();
-  if (strcmp(what, "threads") == 0) return CallFromThreads();
+  if (strcmp(what, "threads") == 0) return CallFromThreads(kThreads);
+  if (strcmp(what, "later") == 0) return CallFromThreads(1);
   if (strcmp(what, "child") == 0) return CallFromChild();
   return CallOne(what);
 }

@@ -279,6 +279,13 @@ TEST(Shell, ManyThreadsAreTheFirst) {
   EXPECT_EQ(AsNccl("threads", kAsNcclFolder), "threads 16, wrong 0\n");
 }
 
+TEST(Shell, ThreadsThatComeLaterSeeWhatTheFirstOneMade) {
+  const std::string output = Preloaded("later", PROBE, {{"NCCLTUNE_SENDRECV", "1"}});
+  EXPECT_EQ(Count(output, "made: "), 1) << output;
+  EXPECT_EQ(Count(output, "intercepted GroupStart\n"), 16) << output;
+  EXPECT_NE(output.find("threads 16, wrong 0\n"), std::string::npos) << output;
+}
+
 TEST(Shell, AChildAndItsParentEachHaveAFirst) {
   EXPECT_EQ(AsNccl("child", kProbeFolder, {{"NCCLTUNE_SENDRECV", "1"}}),
             "made: on, NCCL 22809, " + kFake +
