@@ -16,7 +16,6 @@
 #include <shared_mutex>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,9 @@
 #include "common/settings.h"
 #include "sendrecv/calls.h"
 #include "sendrecv/communicator.h"
+#include "sendrecv/ended.h"
 #include "sendrecv/interpose.h"
+#include "sendrecv/later.h"
 #include "sendrecv/parts.h"
 #include "sendrecv/ranges.h"
 #include "sendrecv/say.h"
@@ -37,12 +38,8 @@ namespace {
 
 using Shared = std::shared_ptr<Communicator>;
 
-// As long as a communicator that is destroyed may take to end what it began; and where peers have
-// still to receive what was sent, which NCCL would have in their memory already.
+// As long as a communicator that is destroyed may take to end what it began.
 constexpr auto kFarewell = std::chrono::seconds(1);
-constexpr auto kLongFarewell = std::chrono::seconds(30);
-// And a process that ends without that.
-constexpr auto kLastFarewell = std::chrono::seconds(5);
 
 pid_t g_process = 0;  // that made the interceptor
 
@@ -164,8 +161,8 @@ class SendRecv final : public Interceptor {
     // Then there is nothing to wait for.
     const bool failed = communicator != nullptr && !communicator->Failure().why.empty();
     if (failed) communicator->Break("the communicator was destroyed");
-    Bury(communicator);
-    Visit(kFarewell);
+    ended_.Add(communicator);
+    ended_.GiveBack(kFarewell);
     return native().CommDestroy(comm);
   }
 
@@ -174,8 +171,8 @@ class SendRecv final : public Interceptor {
     const Shared communicator = Take(comm);
     if (communicator != nullptr) communicator->Break("the communicator was aborted");
     const nccl::Result result = native().CommAbort(comm);
-    Bury(communicator);
-    Visit(std::chrono::milliseconds(0));
+    ended_.Add(communicator);
+    ended_.GiveBack(std::chrono::milliseconds(0));
     return result;
   }
 
@@ -190,7 +187,7 @@ class SendRecv final : public Interceptor {
     if (result != abi::kSuccess || error == nullptr || *error == abi::kInProgress) return result;
     if (parts_.Any()) parts_.Look(*error == abi::kSuccess ? nullptr : comm);
     if (*error != abi::kSuccess) return result;
-    if (later_.load(std::memory_order_relaxed) != 0) *error = Progress(comm);
+    *error = later_.Progress(comm);
     if (*error != abi::kSuccess) return result;
     const Shared communicator = Find(comm);
     if (communicator == nullptr) return result;
@@ -298,13 +295,14 @@ class SendRecv final : public Interceptor {
   void Begin(const Shared& made, const nccl::Comm* comm, nccl::Result result) {
     if (*comm != nullptr && result == abi::kInProgress) {
       made->DoNotBlock();
-      const std::scoped_lock lock(later_mutex_);
-      coming_[*comm] = made;
-      ++later_;
-      return;
+      later_.Expect(made, *comm);
+    } else if (*comm != nullptr && result == abi::kSuccess) {
+      BeginMade(made, *comm);
     }
-    if (result != abi::kSuccess || *comm == nullptr) return;
-    if (Know(made, *comm)) Watcher::Get().Add(made);
+  }
+
+  void BeginMade(const Shared& made, nccl::Comm comm) {
+    if (Know(made, comm)) Watcher::Get().Add(made);
   }
 
   // False: NCCL does not know its rank.
@@ -338,68 +336,12 @@ class SendRecv final : public Interceptor {
 
   // Where NCCL has been waited for, what comes then is done.
   const Shared& FindReady(nccl::Comm comm) {
-    if (later_.load(std::memory_order_relaxed) != 0) Progress(comm);
+    later_.Progress(comm);
     return Find(comm);
   }
 
-  // What NCCL says of a communicator that does not block.
-  nccl::Result StateOf(nccl::Comm comm) {
-    nccl::Result state = abi::kSuccess;
-    const nccl::Result result = native().CommGetAsyncError(comm, &state);
-    return result == abi::kSuccess ? state : result;
-  }
-
-  // Begins the communicator, or ends its last group, if NCCL has done its part.
-  nccl::Result Progress(nccl::Comm comm) {
-    const std::scoped_lock lock(later_mutex_);
-    if (const auto coming = coming_.find(comm); coming != coming_.end()) {
-      const nccl::Result state = StateOf(comm);
-      if (state != abi::kSuccess) return state;
-      Begin(coming->second, &comm, state);
-      coming_.erase(coming);
-      --later_;
-    }
-    const auto found = rests_.find(comm);
-    if (found == rests_.end()) return abi::kSuccess;
-    const std::shared_ptr<Rest> rest = found->second;
-    nccl::Result result = abi::kSuccess;
-    for (nccl::Comm each : rest->Comms()) {
-      if (result == abi::kSuccess) result = StateOf(each);
-    }
-    if (result == abi::kInProgress) return result;
-    Forget(*rest);
-    if (result == abi::kSuccess) return rest->Finish();
-    rest->GiveUp("NCCL has failed");
-    return result;
-  }
-
-  void Forget(const Rest& rest) {
-    for (nccl::Comm each : rest.Comms()) later_ -= rests_.erase(each);
-  }
-
-  void Keep(const std::shared_ptr<Rest>& rest) {
-    if (rest == nullptr) return;
-    const std::scoped_lock lock(later_mutex_);
-    for (nccl::Comm each : rest->Comms()) {
-      rests_[each] = rest;
-      ++later_;
-    }
-  }
-
-  // It ends.
-  void ForgetLater(nccl::Comm comm) {
-    if (later_.load(std::memory_order_relaxed) == 0) return;
-    const std::scoped_lock lock(later_mutex_);
-    later_ -= coming_.erase(comm);
-    const auto found = rests_.find(comm);
-    if (found == rests_.end()) return;
-    const std::shared_ptr<Rest> rest = found->second;
-    Forget(*rest);
-    rest->GiveUp("a communicator of the same group has ended");
-  }
-
   Shared Take(nccl::Comm comm) {
-    ForgetLater(comm);
+    later_.Forget(comm);
     const std::unique_lock lock(mutex_);
     const auto found = communicators_.find(comm);
     if (found == communicators_.end()) return nullptr;
@@ -512,76 +454,27 @@ class SendRecv final : public Interceptor {
     }
     std::shared_ptr<Rest> rest;
     const nccl::Result result = RunCalls(group, native(), &rest);
-    Keep(rest);
+    later_.Keep(rest);
     return result;
-  }
-
-  void Bury(const Shared& communicator) {
-    if (communicator == nullptr) return;
-    const std::unique_lock lock(mutex_);
-    ended_.push_back(communicator);
-  }
-
-  // Gives back what has ended. The rest is asked again when the next one ends.
-  void Visit(std::chrono::milliseconds patience) {
-    const auto began = std::chrono::steady_clock::now();
-    while (!VisitOnce()) {
-      const auto waited = std::chrono::steady_clock::now() - began;
-      const bool more = patience.count() != 0 && waited < kLongFarewell && HaveSent();
-      if (waited >= patience && !more) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-
-  bool HaveSent() {
-    const std::shared_lock lock(mutex_);
-    return std::ranges::any_of(ended_, [](const Shared& each) { return each->HasSent(); });
-  }
-
-  bool VisitOnce() {
-    std::vector<Shared> ended;
-    {
-      const std::unique_lock lock(mutex_);
-      ended.swap(ended_);
-    }
-    std::erase_if(ended, [](const Shared& each) {
-      if (!each->Close()) return false;
-      Watcher::Get().Remove(each);
-      return true;
-    });
-    const std::unique_lock lock(mutex_);
-    ended_.insert(ended_.end(), ended.begin(), ended.end());
-    return ended.empty();
   }
 
   std::atomic<uint64_t> changes_ = 1;
   const Options options_;
   std::shared_mutex mutex_;
   std::map<nccl::Comm, Shared> communicators_;
-  std::vector<Shared> ended_;
+  Ended ended_;
 
   // Their parents are watched.
   Parts parts_{[this](const Shared& made, nccl::Comm handle) {
     if (Know(made, handle)) Watcher::Get().AddBeside(made);
   }};
 
-  // Of communicators that do not block: those that NCCL has not made yet, and what comes behind
-  // NCCL's part of groups.
-  std::mutex later_mutex_;
-  std::map<nccl::Comm, Shared> coming_;
-  std::map<nccl::Comm, std::shared_ptr<Rest>> rests_;
-  std::atomic<size_t> later_ = 0;  // of both
+  Later later_{native(), [this](const Shared& made, nccl::Comm comm) { BeginMade(made, comm); }};
 };
 
 // Not in a child that was forked, whose copies of locks may be held for ever.
 void SayFarewell() {
-  if (getpid() != g_process) return;
-  const auto until = std::chrono::steady_clock::now() + kLastFarewell;
-  const std::vector<Shared> all = Watcher::Get().All();
-  while (std::ranges::any_of(all, [](const Shared& each) { return each->HasSent(); }) &&
-         std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  if (getpid() == g_process) WaitForReceivers();
 }
 
 Options ReadOptions(Mode mode) {
