@@ -11,23 +11,16 @@
 // microseconds of a group, medians over the batches of the first process; `calls` until the last
 // group was enqueued, `all` until it was over. Without the library NCCL alone is measured.
 #include <cuda_runtime.h>
-#include <dlfcn.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <new>
 #include <utility>
 #include <vector>
 
 #include "check.cuh"
+#include "nccl.cuh"
 
 namespace {
 
@@ -36,60 +29,6 @@ constexpr int kGroups = 200;
 constexpr int kBatches = 200;  // of each
 constexpr int kWarmUp = 20;
 constexpr size_t kMost = size_t{1} << 20;
-constexpr int kUint8 = 1;  // ncclUint8
-
-struct UniqueId {
-  char internal[128];
-};
-
-// NCCL's functions, of one of the two files.
-struct Functions {
-  int (*GetUniqueId)(UniqueId*);
-  int (*CommInitRank)(void**, int, UniqueId, int);
-  int (*CommDestroy)(void*);
-  int (*GroupStart)();
-  int (*GroupEnd)();
-  int (*Send)(const void*, size_t, int, int, void*, cudaStream_t);
-  int (*Recv)(void*, size_t, int, int, void*, cudaStream_t);
-};
-
-template <typename Function>
-void Find(void* file, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(file, name));
-  if (*function == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    std::exit(1);
-  }
-}
-
-Functions Open(const char* path) {
-  void* file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (file == nullptr) {
-    std::fprintf(stderr, "%s\n", dlerror());
-    std::exit(1);
-  }
-  Functions found = {};
-  Find(file, "ncclGetUniqueId", &found.GetUniqueId);
-  Find(file, "ncclCommInitRank", &found.CommInitRank);
-  Find(file, "ncclCommDestroy", &found.CommDestroy);
-  Find(file, "ncclGroupStart", &found.GroupStart);
-  Find(file, "ncclGroupEnd", &found.GroupEnd);
-  Find(file, "ncclSend", &found.Send);
-  Find(file, "ncclRecv", &found.Recv);
-  return found;
-}
-
-struct Shared {
-  UniqueId id;
-  std::atomic<int> ready;
-  std::atomic<int> arrived;
-};
-
-void Meet(Shared* shared, int* round) {
-  ++shared->arrived;
-  ++*round;
-  while (shared->arrived < 2 * *round) sched_yield();
-}
 
 struct Batch {
   double calls = 0, all = 0;  // us a group
@@ -97,17 +36,11 @@ struct Batch {
 
 class Rank {
  public:
-  Rank(Shared* shared, int rank, std::vector<Functions> ways)
-      : shared_(shared), rank_(rank), ways_(std::move(ways)) {
-    CHECK(cudaSetDevice(rank));
+  Rank(Team team, std::vector<Functions> ways) : team_(team), ways_(std::move(ways)) {
+    CHECK(cudaSetDevice(team_.rank));
     CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     CHECK(cudaMalloc(&memory_, 2 * kMost));
-    if (rank == 0) {
-      CHECK(ways_.back().GetUniqueId(&shared->id));
-      shared->ready = 1;
-    }
-    while (shared->ready == 0) sched_yield();
-    CHECK(ways_.back().CommInitRank(&comm_, 2, shared->id, rank));
+    comm_ = MakeCommunicator(ways_.back(), team_);
   }
 
   void Measure(size_t bytes) {
@@ -120,7 +53,7 @@ class Rank {
         if (i >= 0) found[way].push_back(batch);
       }
     }
-    if (rank_ != 0) return;
+    if (team_.rank != 0) return;
     std::printf("%7zu bytes", bytes);
     for (size_t way = 0; way < found.size(); ++way) {
       std::vector<double> calls, all;
@@ -149,12 +82,13 @@ class Rank {
 
  private:
   Batch Time(const Functions& nccl, size_t bytes) {
-    Meet(shared_, &round_);
+    team_.Meet();
+    const int peer = 1 - team_.rank;
     const auto began = Clock::now();
     for (int i = 0; i < kGroups; ++i) {
       CHECK(nccl.GroupStart());
-      CHECK(nccl.Send(memory_, bytes, kUint8, 1 - rank_, comm_, stream_));
-      CHECK(nccl.Recv(memory_ + kMost, bytes, kUint8, 1 - rank_, comm_, stream_));
+      CHECK(nccl.Send(memory_, bytes, kUint8, peer, comm_, stream_));
+      CHECK(nccl.Recv(memory_ + kMost, bytes, kUint8, peer, comm_, stream_));
       CHECK(nccl.GroupEnd());
     }
     const auto called = Clock::now();
@@ -165,13 +99,11 @@ class Rank {
     return {Micros(called - began).count() / kGroups, Micros(over - began).count() / kGroups};
   }
 
-  Shared* const shared_;
-  const int rank_;
+  Team team_;
   const std::vector<Functions> ways_;
   void* comm_ = nullptr;
   char* memory_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  int round_ = 0;
 };
 
 void KeepTo(int core) {
@@ -193,19 +125,12 @@ int main(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     if (std::sscanf(words[i], "%d,%d", cores, cores + 1) != 2) files.push_back(words[i]);
   }
-  void* const where = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  Shared* const shared = new (where) Shared{};
-  const pid_t child = fork();
-  const int rank = child == 0 ? 1 : 0;
-  if (cores[rank] >= 0) KeepTo(cores[rank]);
+  const Team team = Fork(2);
+  if (cores[team.rank] >= 0) KeepTo(cores[team.rank]);
   std::vector<Functions> ways;
   for (const char* file : files) ways.push_back(Open(file));
-  Rank own(shared, rank, ways);
+  Rank own(team, ways);
   for (size_t bytes = 1 << 10; bytes <= kMost; bytes *= 2) own.Measure(bytes);
   own.End();
-  if (child == 0) return 0;
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  return Join(team);
 }
