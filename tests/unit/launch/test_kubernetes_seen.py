@@ -106,6 +106,16 @@ def test_how_it_ended() -> None:
     assert _look([_pod("l", "launcher", killed)], failed).end == End(
         State.FAILED, "l ended with status 137 (OOMKilled)"
     )
+    never = {
+        "exitCode": 128,
+        "reason": "StartError",
+        "message": 'failed to create containerd task: exec: "mpirun": not found. Try again',
+    }
+    assert _look([_pod("l", "launcher", {"terminated": never})], failed).end == End(
+        State.FAILED,
+        "l ended with status 128 (StartError: failed to create containerd task: exec: "
+        '"mpirun": not found.)',
+    )
     assert _look([], failed).end == End(
         State.FAILED, "Job has reached the specified backoff limit: "
     )

@@ -188,8 +188,11 @@ def _ended(terminated: Mapping[str, Any]) -> str:
     code, reason = terminated.get("exitCode"), terminated.get("reason")
     if code == 0:
         return ""
-    told = f" ({reason})" if reason and reason != "Error" else ""
-    return f"ended with status {code}{told}"
+    # The program's own end; what a node says of others is why they never ran.
+    if not reason or reason == "Error":
+        return f"ended with status {code}"
+    message = _short(terminated.get("message") or "")
+    return f"ended with status {code} ({': '.join(filter(None, [reason, message]))})"
 
 
 def _short(text: str) -> str:

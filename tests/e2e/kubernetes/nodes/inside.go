@@ -25,10 +25,13 @@ func becomeContainer() error {
 	syscall.CloseOnExec(4)
 	err := func() error {
 		var in inside
-		if err := json.NewDecoder(os.NewFile(3, "inside")).Decode(&in); err != nil {
+		file := os.NewFile(3, "inside")
+		err := json.NewDecoder(file).Decode(&in)
+		// Not by its number, which the next file has while this one is still to be finalized.
+		file.Close()
+		if err != nil {
 			return err
 		}
-		syscall.Close(3)
 		if err := build(&in); err != nil {
 			return fmt.Errorf("failed to create containerd task: %w", err)
 		}
