@@ -193,7 +193,8 @@ TEST(Rendezvous, NamesWhoNeverCame) {
 }
 
 TEST(Rendezvous, AGuestWithoutHostGivesUp) {
-  Meeting meeting = MeetingOf(1, 2, FreePort());
+  const DeafPort deaf = TakePort();
+  Meeting meeting = MeetingOf(1, 2, deaf.port);
   meeting.limit = milliseconds(200);
   std::optional<Wire> wire;
   const std::optional<MeetingFailure> failure = Join(meeting, &wire);

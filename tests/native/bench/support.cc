@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 namespace nccltune::bench {
 namespace {
@@ -54,14 +55,16 @@ Pipe MakePipe() {
   return {Descriptor(pair[0]), Descriptor(pair[1])};
 }
 
-int FreePort() {
-  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+DeafPort TakePort() {
+  Descriptor taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = Loopback(0);
   socklen_t size = sizeof address;
-  EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  return ntohs(address.sin_port);
+  EXPECT_EQ(bind(taken.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(taken.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return {std::move(taken), ntohs(address.sin_port)};
 }
+
+int FreePort() { return TakePort().port; }
 
 Descriptor ConnectTo(int port) {
   Descriptor connection;

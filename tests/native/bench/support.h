@@ -45,6 +45,12 @@ Pipe MakePipe();
 
 // A port of the loopback interface that nobody listens on.
 int FreePort();
+// Nobody listens at it, nor can anybody else for as long as this lives.
+struct DeafPort {
+  Descriptor socket;
+  int port = 0;
+};
+DeafPort TakePort();
 
 // A TCP connection to the port of 127.0.0.1; waits for somebody to listen there.
 Descriptor ConnectTo(int port);
