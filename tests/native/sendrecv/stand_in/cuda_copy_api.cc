@@ -125,6 +125,11 @@ CUresult EnqueueCopy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream ha
 
 CUresult EnqueueFill(CUdeviceptr to, std::vector<uint8_t> pattern, size_t bytes, CUstream handle) {
   if (bytes == 0) return kCudaSuccess;
+  // Copied a page at a time.
+  while (pattern.size() < 4096) {
+    const std::vector<uint8_t> half = pattern;
+    pattern.insert(pattern.end(), half.begin(), half.end());
+  }
   Machine& all = Machine::Get();
   const std::scoped_lock lock(all.mutex);
   const std::shared_ptr<SoftStream> stream = all.Find(handle);
@@ -137,8 +142,11 @@ CUresult EnqueueFill(CUdeviceptr to, std::vector<uint8_t> pattern, size_t bytes,
                           const auto pieces =
                               Memory::Get().Reach(context.gpu, to, bytes, true, why);
                           for (const Piece& piece : pieces) {
-                            for (size_t i = 0; i < piece.bytes; ++i) {
-                              piece.data[i] = pattern[at++ % pattern.size()];
+                            size_t part = 0;
+                            for (size_t i = 0; i < piece.bytes; i += part, at += part) {
+                              const size_t begin = at % pattern.size();
+                              part = std::min(pattern.size() - begin, piece.bytes - i);
+                              std::memcpy(piece.data + i, pattern.data() + begin, part);
                             }
                           }
                           if (pieces.empty()) context.Fail(kIllegalAddress, "a fill: " + why);

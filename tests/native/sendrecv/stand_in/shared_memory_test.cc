@@ -95,6 +95,7 @@ TEST(SoftCudaShared, ValuesOrderCopiesOfTwoProcesses) {
     const CUstream stream = NewStream();
     if (rank == 0) {
       const CUdeviceptr mine = Fill(kBytes, -1);
+      const std::vector<uint8_t> sent[] = {Pattern(kBytes, 0), Pattern(kBytes, 1)};
       ASSERT_EQ(cuIpcGetMemHandle(&shared.handle, mine), kCudaSuccess);
       two.Meet();
       for (uint32_t round = 1; round <= kRounds; ++round) {
@@ -102,7 +103,7 @@ TEST(SoftCudaShared, ValuesOrderCopiesOfTwoProcesses) {
         ASSERT_EQ(cuStreamWriteValue32_v2(stream, ready, round, 0), kCudaSuccess);
         ASSERT_EQ(cuStreamWaitValue32_v2(stream, done, round, kWaitGeq), kCudaSuccess);
         ASSERT_EQ(cuStreamSynchronize(stream), kCudaSuccess);
-        EXPECT_EQ(Fetch(mine, kBytes), Pattern(kBytes, static_cast<int>(round % 2)));
+        EXPECT_EQ(Fetch(mine, kBytes), sent[round % 2]);
       }
     } else {
       const CUdeviceptr from[] = {Fill(kBytes, 0), Fill(kBytes, 1)};
