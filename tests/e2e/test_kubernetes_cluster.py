@@ -128,11 +128,16 @@ def test_a_log_is_followed_and_a_deleted_job_leaves_nothing(cluster: Cluster) ->
     command = ["kubectl", "logs", "-f", name]
     with subprocess.Popen(command, env=cluster.environment, stdout=subprocess.PIPE) as follow:
         assert follow.stdout is not None
-        lines = [follow.stdout.readline() for _ in range(4)]
-        assert sorted(line.split()[-1] for line in lines) == [b"0", b"1", b"2", b"3"]
-        assert cluster.processes()
-        cluster.kubectl("delete", "mpijob", "long", "--wait=false")
-        assert follow.wait(60) == 0
+        try:
+            said: list[str] = []
+            while len(said) < 4 and (line := follow.stdout.readline()):
+                said += said_by_ranks(line.decode())
+            assert sorted(words.split()[-1] for words in said) == ["0", "1", "2", "3"]
+            assert cluster.processes()
+            cluster.kubectl("delete", "mpijob", "long", "--wait=false")
+            assert follow.wait(60) == 0
+        finally:
+            follow.kill()
     # The garbage collector takes pods, job, service, secret and config map.
     wait(lambda: not job_pods(cluster, "long"))
     assert cluster.processes() == []
