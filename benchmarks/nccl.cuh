@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "check.cuh"
+
 constexpr int kUint8 = 1;  // ncclUint8
 
 struct UniqueId {

@@ -31,7 +31,7 @@ class Ended {
   std::vector<std::shared_ptr<Communicator>> ended_;
 };
 
-// What a process that ends without ending its communicators waits for, for 5 s.
+// What a process that ends without ending its communicators waits for, 5 s at most.
 void WaitForReceivers();
 
 }  // namespace nccltune::sendrecv

@@ -25,8 +25,6 @@ class Later {
   using Begin = std::function<void(const std::shared_ptr<Communicator>& made, nccl::Comm comm)>;
   Later(const Native& native, Begin begin) : native_(native), begin_(std::move(begin)) {}
 
-  bool Any() const { return count_.load(std::memory_order_relaxed) != 0; }
-
   // Until NCCL has made it.
   void Expect(std::shared_ptr<Communicator> made, nccl::Comm comm);
   // Until NCCL has done its part of the group. Null: there is nothing behind that.
@@ -39,6 +37,7 @@ class Later {
   void Forget(nccl::Comm comm);
 
  private:
+  bool Any() const { return count_.load(std::memory_order_relaxed) != 0; }
   nccl::Result StateOf(nccl::Comm comm) const;
   void Forget(const Rest& rest);
 

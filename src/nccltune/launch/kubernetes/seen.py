@@ -188,7 +188,7 @@ def _ended(terminated: Mapping[str, Any]) -> str:
     code, reason = terminated.get("exitCode"), terminated.get("reason")
     if code == 0:
         return ""
-    # The program's own end; what a node says of others is why they never ran.
+    # That is the program's own end; any other reason is the node's, and its message says why.
     if not reason or reason == "Error":
         return f"ended with status {code}"
     message = _short(terminated.get("message") or "")
