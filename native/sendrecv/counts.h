@@ -66,10 +66,7 @@ class Counts {
 };
 
 // Of the process, as long as it lives.
-inline Counts& TheCounts() {
-  constinit static Counts counts;
-  return counts;
-}
+Counts& TheCounts();
 
 }  // namespace nccltune::sendrecv
 
