@@ -104,8 +104,8 @@ class Run {
  private:
   static constexpr const char* kRefused = "CUDA refused an operation";
 
-  std::vector<std::unique_lock<std::mutex>> Lock() const {
-    std::vector<std::unique_lock<std::mutex>> locks;
+  std::vector<std::unique_lock<InlineMutex>> Lock() const {
+    std::vector<std::unique_lock<InlineMutex>> locks;
     locks.reserve(communicators_.size());
     for (Communicator* each : communicators_) locks.emplace_back(each->mutex());
     return locks;
@@ -420,7 +420,7 @@ class Run {
   // Of the process, not of the group, and kept from being called.
   struct Other {
     std::shared_ptr<Communicator> communicator;
-    std::unique_lock<std::mutex> lock;
+    std::unique_lock<InlineMutex> lock;
   };
 
   const CallGroup& group_;

@@ -21,6 +21,7 @@
 
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/group.h"
+#include "sendrecv/inline_mutex.h"
 #include "sendrecv/nccl_api.h"
 #include "sendrecv/segment.h"
 #include "sendrecv/shares.h"
@@ -57,7 +58,7 @@ class Communicator {
   bool blocks() const { return blocks_; }
 
   // One at a time.
-  std::mutex& mutex() { return mutex_; }
+  InlineMutex& mutex() { return mutex_; }
 
   // Before the first of a group's messages: what no message is in any more is taken back.
   void Tidy();
@@ -139,7 +140,7 @@ class Communicator {
 
   const std::string key_;
   const Options options_;
-  std::mutex mutex_;
+  InlineMutex mutex_;
   std::atomic<bool> troubled_ = false;
   std::unique_ptr<CudaDriver> driver_;
   std::unique_ptr<Underway> underway_;

@@ -28,11 +28,6 @@ constexpr std::array<std::string_view, static_cast<size_t>(Way::kCount)> kWords 
 
 std::string_view WordsOf(Way way) { return kWords[static_cast<size_t>(way)]; }
 
-Counts& TheCounts() {
-  constinit static Counts counts;
-  return counts;
-}
-
 Counts::Both Counts::Of(Way way) const {
   const Counter& counter = counters_[static_cast<size_t>(way)];
   return {.messages = counter.messages.load(std::memory_order_relaxed),

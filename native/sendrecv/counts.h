@@ -66,7 +66,10 @@ class Counts {
 };
 
 // Of the process, as long as it lives.
-Counts& TheCounts();
+inline Counts& TheCounts() {
+  constinit static Counts counts;
+  return counts;
+}
 
 }  // namespace nccltune::sendrecv
 

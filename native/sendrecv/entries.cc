@@ -54,7 +54,7 @@ template <auto method, bool profiled, typename... Arguments>
 struct Entry<method, profiled, nccl::Result(Arguments...)> {
   static inline void* original = nullptr;
 
-  static nccl::Result Call(Arguments... arguments) noexcept {
+  [[gnu::hot]] static nccl::Result Call(Arguments... arguments) noexcept {
     Thread* where = &t_thread;
     __asm__("" : "+r"(where));  // or it would be looked for once more at the end
     Thread& thread = *where;

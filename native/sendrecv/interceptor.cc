@@ -198,14 +198,14 @@ class SendRecv final : public Interceptor {
     return result;
   }
 
-  nccl::Result GroupStart(Thread& thread) override {
+  [[gnu::hot]] nccl::Result GroupStart(Thread& thread) override {
     const nccl::Result result = native().GroupStart();
     OpenGroup& open = OpenGroup::Of(thread);
     if (result == abi::kSuccess) ++open.depth;
     return result;
   }
 
-  nccl::Result GroupEnd(Thread& thread) override {
+  [[gnu::hot]] nccl::Result GroupEnd(Thread& thread) override {
     OpenGroup& open = OpenGroup::Of(thread);
     if (open.depth == 1 && open.alone && open.again.IsWhole()) {
       const auto result = open.again.Run(native(), true, changes_.load(std::memory_order_acquire));
@@ -222,13 +222,14 @@ class SendRecv final : public Interceptor {
     if (thread.own != nullptr) static_cast<OpenGroup*>(thread.own)->AddOther();
   }
 
-  nccl::Result Send(Thread& thread, const void* buffer, size_t count, nccl::DataType type, int peer,
-                    nccl::Comm comm, nccl::Stream stream) override {
+  [[gnu::hot]] nccl::Result Send(Thread& thread, const void* buffer, size_t count,
+                                 nccl::DataType type, int peer, nccl::Comm comm,
+                                 nccl::Stream stream) override {
     return Carry(thread, Role::kSender, const_cast<void*>(buffer), count, type, peer, comm, stream);
   }
 
-  nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type, int peer,
-                    nccl::Comm comm, nccl::Stream stream) override {
+  [[gnu::hot]] nccl::Result Recv(Thread& thread, void* buffer, size_t count, nccl::DataType type,
+                                 int peer, nccl::Comm comm, nccl::Stream stream) override {
     return Carry(thread, Role::kReceiver, buffer, count, type, peer, comm, stream);
   }
 

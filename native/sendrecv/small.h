@@ -41,7 +41,8 @@ class SmallCalls {
 
   // NCCL's, as long as the communicator's last group is still that one and nothing is wrong.
   // `changes`: how often communicators came or went. Nothing: all has to be looked up again.
-  std::optional<nccl::Result> Run(const Native& native, bool grouped, uint64_t changes);
+  [[gnu::hot]] std::optional<nccl::Result> Run(const Native& native, bool grouped,
+                                               uint64_t changes);
 
   // What was kept, as calls without a communicator.
   std::vector<Call> Return();
@@ -62,7 +63,7 @@ class SmallCalls {
     size_t count = 0;
   };
 
-  nccl::Result CallAll(const Native& native, size_t size, bool grouped);
+  [[gnu::hot]] nccl::Result CallAll(const Native& native, size_t size, bool grouped);
 
   nccl::Comm comm_ = nullptr;
   nccl::Stream stream_ = nullptr;

@@ -2,13 +2,12 @@
 #include "sendrecv/underway.h"
 
 #include <algorithm>
-#include <ctime>
 
 namespace nccltune::sendrecv {
 namespace {
 
-// Between events behind messages that are NCCL's alone, and a tick of the system's clock.
-constexpr auto kEventEvery = std::chrono::milliseconds(1);
+// Between events behind messages that are NCCL's alone.
+constexpr auto kEventEvery = std::chrono::milliseconds(4);
 // What a peer did last before it was gone may be over here a moment later than there.
 constexpr auto kGrace = std::chrono::seconds(1);
 // A context that has not done all that it had to when a peer was gone may be waiting for it.
@@ -30,13 +29,6 @@ void Underway::BeginNative(std::span<const int> peers) {
     const auto found = messages_.find(peer);
     if (found != messages_.end()) found->second.calling = true;
   }
-}
-
-Underway::Clock::time_point Underway::LastTick() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return Clock::time_point(std::chrono::seconds(now.tv_sec) +
-                           std::chrono::nanoseconds(now.tv_nsec));
 }
 
 void Underway::CountAgain() {
@@ -83,7 +75,13 @@ uint64_t Underway::Remember(Stream stream, std::span<const int> peers) {
   const std::scoped_lock lock(mutex_);
   if (!tracked_) return 0;
   last_.number = ++numbers_;
-  last_.until = used_.at(stream).at + kEventEvery;
+  const auto now = Clock::now();
+  last_.ticks = Ticks();
+  // How long one takes is known from all since the communicator was made, at first too few of them.
+  const auto since = std::chrono::duration<double>(now - made_) + kEventEvery;
+  const auto left = std::chrono::duration<double>(used_.at(stream).at + kEventEvery - now);
+  const auto ticks = static_cast<double>(static_cast<int64_t>(last_.ticks - ticks_made_));
+  last_.most = static_cast<uint64_t>(std::max(0.0, left / since * ticks));
   last_.stream = stream;
   last_.peers.assign(peers.begin(), peers.end());
   return last_.number;

@@ -17,6 +17,7 @@
 
 #include "sendrecv/cuda_driver.h"
 #include "sendrecv/lane.h"
+#include "sendrecv/ticks.h"
 
 namespace nccltune::sendrecv {
 
@@ -48,7 +49,7 @@ class Underway {
   // The last group comes again, instead of BeginNative and Enqueued. False: it is not the last one
   // any more, or an event is wanted behind it.
   bool BeginAgain(uint64_t number) {
-    if (number != last_.number || LastTick() >= last_.until) return false;
+    if (number != last_.number || Ticks() - last_.ticks >= last_.most) return false;
     last_.again.store(Again::kCalling, std::memory_order_release);
     return true;
   }
@@ -88,14 +89,13 @@ class Underway {
   // What the last group was, where it is known.
   struct Last {
     uint64_t number = 0;
-    Clock::time_point until;  // then an event is wanted
+    uint64_t ticks = 0;  // when it was remembered
+    uint64_t most = 0;   // so many later an event is wanted
     std::atomic<Again> again = Again::kNot;
     Stream stream = nullptr;
     std::vector<int> peers;
   };
 
-  // The clock as of some ms ago, which costs less.
-  static Clock::time_point LastTick();
   // Before anything is asked of NCCL's messages: those of the last group.
   void CountAgain();
   void ForgetLast();
@@ -105,6 +105,8 @@ class Underway {
 
   Last last_;
   uint64_t numbers_ = 0;
+  const Clock::time_point made_ = Clock::now();
+  const uint64_t ticks_made_ = Ticks();
   CudaDriver& driver_;
   std::mutex mutex_;
   std::vector<Event> idle_;  // before what gives events back to it

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef NCCLTUNE_SENDRECV_INLINE_MUTEX_H_
+#define NCCLTUNE_SENDRECV_INLINE_MUTEX_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccltune::sendrecv {
+
+// A std::mutex that calls nothing where nobody else has it: code of other libraries is not at hand
+// when a program computes between its calls, and fetching it costs more than all else of a lock.
+class InlineMutex {
+ public:
+  bool try_lock() {
+    State expected = State::kFree;
+    return state_.compare_exchange_strong(expected, State::kHeld, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  void lock() {
+    if (!try_lock()) Wait();
+  }
+  void unlock() {
+    if (state_.exchange(State::kFree, std::memory_order_release) == State::kAwaited) {
+      state_.notify_one();
+    }
+  }
+
+ private:
+  // Awaited: held, and somebody may wait for it.
+  enum class State : int32_t { kFree, kHeld, kAwaited };
+
+  [[gnu::cold]] [[gnu::noinline]] void Wait() {
+    while (state_.exchange(State::kAwaited, std::memory_order_acquire) != State::kFree) {
+      state_.wait(State::kAwaited, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<State> state_ = State::kFree;
+};
+
+}  // namespace nccltune::sendrecv
+
+#endif  // NCCLTUNE_SENDRECV_INLINE_MUTEX_H_
