@@ -6,8 +6,8 @@
 
 namespace nccltune::sendrecv {
 
-// The processor's counter: how many a second is for who asks to find out. Reads no memory, unlike the
-// system's clocks. Not for what goes wrong where it jumps.
+// The processor's counter, which reads no memory, unlike the system's clocks. How many a second it
+// counts, and that it may jump, is for who asks.
 inline uint64_t Ticks() {
 #if defined(__x86_64__)
   return __builtin_ia32_rdtsc();
