@@ -24,6 +24,8 @@ target_compile_options(nccltune_flags INTERFACE
   # temporaries of members' initializers at -O3, which nobody keeps.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-pointer>
+  # Of files that are compiled together GCC takes all but the one that includes them for headers.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   # Logs and error texts name a file by its place in the repository, wherever it was built.
   -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=
   -ffunction-sections -fdata-sections)

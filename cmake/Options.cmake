@@ -6,7 +6,7 @@ if(DEFINED SKBUILD)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
   endif()
-  # Half the time to compile. The presets that warn compile each file by itself.
+  # Half the time to compile.
   set(CMAKE_UNITY_BUILD ON)
 else()
   set(NCCLTUNE_DEVELOP ON)

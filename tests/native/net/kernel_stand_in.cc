@@ -25,11 +25,11 @@ struct Held {
 // Sends without a report, and the number of each socket's next one.
 std::mutex mutex;
 std::vector<Held> held;
-std::map<int, uint32_t> next;
+std::map<int, uint32_t> next_number;
 
 void Take(int fd, const msghdr& message, ssize_t bytes) {
   const std::scoped_lock lock(mutex);
-  held.push_back({fd, next[fd]++, static_cast<const std::byte*>(message.msg_iov[0].iov_base),
+  held.push_back({fd, next_number[fd]++, static_cast<const std::byte*>(message.msg_iov[0].iov_base),
                   static_cast<size_t>(bytes)});
 }
 
@@ -45,7 +45,7 @@ void Begin(int fd) {
   for (Held& each : held) {
     if (each.fd == fd) each.fd = -1;
   }
-  next[fd] = 0;
+  next_number[fd] = 0;
 }
 
 // The report in what was read, as the kernel wrote it.
@@ -84,7 +84,7 @@ void ResetKernel() {
   kernel.not_there = 0;
   const std::scoped_lock lock(mutex);
   held.clear();
-  next.clear();
+  next_number.clear();
 }
 
 bool KernelHolds(const void* data, size_t bytes) {

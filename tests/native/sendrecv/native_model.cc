@@ -53,35 +53,34 @@ bool NativeLane::Over(const Message& message, Role role) {
 }
 
 bool NativeGroup(SoftDriver& driver, Stream stream, const std::vector<NativeCall>& calls) {
-  struct Part {
+  struct One {
     NativeCall call;
     std::shared_ptr<NativeLane::Message> message;
   };
   const bool receives = std::ranges::any_of(
       calls, [](const NativeCall& each) { return each.role == Role::kReceiver; });
-  auto parts = std::make_shared<std::vector<Part>>();
+  auto all = std::make_shared<std::vector<One>>();
   for (const NativeCall& call : calls) {
-    parts->push_back({call, call.lane->Next(call.role)});
+    all->push_back({call, call.lane->Next(call.role)});
   }
-  const auto begin = [parts, &driver, eager = !receives] {
-    for (const Part& part : *parts) {
+  const auto begin = [all, &driver, eager = !receives] {
+    for (const One& one : *all) {
       std::vector<uint8_t> data;
-      if (part.call.role == Role::kSender) {
-        data.resize(part.call.bytes);
-        driver.Read(part.call.address, data.data(), data.size());
+      if (one.call.role == Role::kSender) {
+        data.resize(one.call.bytes);
+        driver.Read(one.call.address, data.data(), data.size());
       }
-      part.call.lane->Begin(*part.message, part.call.role, std::move(data), eager);
+      one.call.lane->Begin(*one.message, one.call.role, std::move(data), eager);
     }
   };
-  const auto over = [parts] {
-    return std::ranges::all_of(*parts, [](const Part& part) {
-      return part.call.lane->Over(*part.message, part.call.role);
-    });
+  const auto over = [all] {
+    return std::ranges::all_of(
+        *all, [](const One& one) { return one.call.lane->Over(*one.message, one.call.role); });
   };
-  const auto receive = [parts, &driver] {
-    for (const Part& part : *parts) {
-      if (part.call.role == Role::kSender) continue;
-      driver.Write(part.call.address, part.message->data.data(), part.message->data.size());
+  const auto receive = [all, &driver] {
+    for (const One& one : *all) {
+      if (one.call.role == Role::kSender) continue;
+      driver.Write(one.call.address, one.message->data.data(), one.message->data.size());
     }
   };
   return driver.Kernel(stream, begin) && driver.Kernel(stream, receive, over);

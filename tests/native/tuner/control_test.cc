@@ -196,17 +196,17 @@ TEST_P(TableControlTest, KeepsTheNewestTables) {
   const TestTuner tuner(version(), kScale);
   nccltune_tuner_record(1);
   // Four times as many sizes as there is room for, the last 100 of which must be there.
-  constexpr uint64_t kSizes = 4096;
-  for (uint64_t i = 0; i < kSizes; ++i) tuner.Ask(MakeCall(i * 1000));
+  constexpr uint64_t kAsked = 4096;
+  for (uint64_t i = 0; i < kAsked; ++i) tuner.Ask(MakeCall(i * 1000));
   nccltune_tuner_table table{};
-  for (uint64_t i = kSizes - 100; i < kSizes; ++i) {
+  for (uint64_t i = kAsked - 100; i < kAsked; ++i) {
     ASSERT_EQ(nccltune_tuner_last_table(abi::kAllReduce, i * 1000, &table), NCCLTUNE_TUNER_OK);
     EXPECT_EQ(table.bytes, i * 1000);
   }
   EXPECT_EQ(nccltune_tuner_last_table(abi::kAllReduce, 999999999, &table), NCCLTUNE_TUNER_NOTHING);
 }
 
-TEST_P(ChunkControlTest, ForcedChunkSizes) {
+TEST_P(ChunkControlTest, ForcedChunkAsked) {
   const TestTuner tuner(version(), kScale);
   nccltune_tuner_force(abi::kAllReduce, abi::kRing, abi::kSimple, -1, 65536);
   tuner.Ask(MakeCall(5));

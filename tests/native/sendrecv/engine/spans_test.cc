@@ -23,7 +23,7 @@ bool Nobody(uint64_t /*number*/) { return false; }
 
 TEST(Spans, AMessageMayCrossChunks) {
   constexpr size_t kFrom = kChunk + 100;
-  constexpr size_t kBytes = 2 * kChunk + 77;
+  constexpr size_t kLength = 2 * kChunk + 77;
   Pair pair;
   pair.Run(
       [&](Side& side) {
@@ -32,12 +32,12 @@ TEST(Spans, AMessageMayCrossChunks) {
         {
           Segments memory(8, 5);
           memory.Write(3);
-          const Found found = side.offers->Find(memory.at(kFrom), kBytes, 1);
+          const Found found = side.offers->Find(memory.at(kFrom), kLength, 1);
           EXPECT_EQ(found.reach, Reach::kNotYet);
           pair.Tell(found);
           pair.Meet();
           pair.Meet();
-          EXPECT_EQ(side.Ask(memory.at(kFrom), kBytes, 1), Reach::kReached);
+          EXPECT_EQ(side.Ask(memory.at(kFrom), kLength, 1), Reach::kReached);
           // Of the same span, as it has what is beside the message.
           const Found other = side.offers->Find(memory.at(), 5 * kChunk, 1);
           EXPECT_EQ(other.reach, Reach::kReached);
@@ -48,7 +48,7 @@ TEST(Spans, AMessageMayCrossChunks) {
           EXPECT_EQ(InheritedDescriptors(), inherited);
           // The peer's copy.
           pair.Meet();
-          EXPECT_EQ(Fetch(memory.at(kFrom), kBytes), Pattern(kBytes, 9));
+          EXPECT_EQ(Fetch(memory.at(kFrom), kLength), Pattern(kLength, 9));
         }
         side.offers->Sweep();
         side.offers->Tidy(Nobody);
@@ -62,13 +62,13 @@ TEST(Spans, AMessageMayCrossChunks) {
         pair.Meet();
         side.imports->Look(&IsQuiet);
         const DeviceAddress there = pair.Told(side);
-        EXPECT_EQ(Fetch(there, kBytes), Middle(3, 5, kFrom, kBytes));
+        EXPECT_EQ(Fetch(there, kLength), Middle(3, 5, kFrom, kLength));
         EXPECT_EQ(HeldMemory(), 5U);
         EXPECT_EQ(OpenDescriptors(), before + 5);
         EXPECT_EQ(InheritedDescriptors(), inherited);
         pair.Meet();
-        const std::vector<uint8_t> data = Pattern(kBytes, 9);
-        EXPECT_EQ(soft::cuMemcpyHtoD_v2(there, data.data(), kBytes), soft::kCudaSuccess);
+        const std::vector<uint8_t> data = Pattern(kLength, 9);
+        EXPECT_EQ(soft::cuMemcpyHtoD_v2(there, data.data(), kLength), soft::kCudaSuccess);
         pair.Meet();
         pair.Meet();
         side.imports->Look(&IsQuiet);
