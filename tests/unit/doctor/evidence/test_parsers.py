@@ -106,6 +106,7 @@ def test_kernel_texts() -> None:
     assert parse_status(texts.STATUS) == ([0, 1, 2, 3, 8], False, True)
     assert parse_df(texts.DF, "/dev/shm") == (65536 * 1024, 65024 * 1024, 2)
     assert parse_df(texts.DF.replace("1024-blocks", "Size"), "/dev/shm") is None
+    assert parse_df(texts.DF.replace("65536", "9" * 18), "/dev/shm") is None
     assert parse_huge_pages(texts.MEMINFO) == 512
     assert parse_services(texts.SERVICES) == {
         "nvidia-fabricmanager": "failed",

@@ -133,7 +133,10 @@ def parse_df(text: str, mount: str) -> Space | None:
             unit = SIZES.get(words[1])
         elif unit is not None and words[-1] == mount and len(words) >= 5:
             size, free = whole(words[-5]), whole(words[-3])
-            if size is not None and free is not None and size >= 0:
+            if size is None or free is None or size < 0:
+                continue
+            # More is no size of a file system.
+            if max(size, abs(free)) * unit < 1 << 63:
                 return Space(size * unit, free * unit, number)
     return None
 
