@@ -73,8 +73,8 @@ TEST_F(StatsTest, BothEndsCountWhatTheirApplicationsSee) {
   Plan plan;
   for (size_t i = 0; i < 60; ++i) plan.sizes.push_back(i % 3 == 0 ? 1000 : 100'000 * (i % 20));
   const uint64_t bytes = std::accumulate(plan.sizes.begin(), plan.sizes.end(), uint64_t{0});
-  // A flow is ended whose bytes the kernel still holds when others have delivered them, which a busy
-  // machine brings about.
+  // A flow is ended whose bytes the kernel still holds when others have delivered them, which a
+  // busy machine brings about.
   settings_.zero_copy = ZeroCopyMode::kOff;
   {
     Link link(settings_);
