@@ -206,7 +206,7 @@ TEST_P(TableControlTest, KeepsTheNewestTables) {
   EXPECT_EQ(nccltune_tuner_last_table(abi::kAllReduce, 999999999, &table), NCCLTUNE_TUNER_NOTHING);
 }
 
-TEST_P(ChunkControlTest, ForcedChunkAsked) {
+TEST_P(ChunkControlTest, ForcedChunkSizes) {
   const TestTuner tuner(version(), kScale);
   nccltune_tuner_force(abi::kAllReduce, abi::kRing, abi::kSimple, -1, 65536);
   tuner.Ask(MakeCall(5));

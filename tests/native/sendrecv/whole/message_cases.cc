@@ -246,7 +246,7 @@ TEST(Memory, ThatIsFreedWhileAnotherCommunicatorWaits) {
     ASSERT_EQ(cuStreamSynchronize(beside), kCudaSuccess);
     Free(large);
     two.Meet();
-    // At the first exchange that finds all streams done.
+    // Which is let go of at the first exchange that finds all streams done.
     const uint64_t before = NativeSends();
     constexpr int kTurns = 10;
     for (int i = 0; i < kTurns; ++i) {
