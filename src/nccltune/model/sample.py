@@ -25,6 +25,10 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `tool` and `version` name what measured; `file_hash` is the first 16 hex digits of the SHA-256
     of the file it was read from; `host_hash` stands for the host name, which is never stored.
+    `process` names one start of the program that measured: timings of one process share its offset
+    and are not independent of each other. None in studies of nccltune 0.1.
+    `in_rounds` states that processes with the same `round` ran close together in time. Without it
+    only timings of the same process share their rounds.
     """
 
     tool: str
@@ -32,6 +36,8 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     nccl_version: str | None = None
     host_hash: str | None = None
     file_hash: str | None = None
+    process: str | None = None
+    in_rounds: bool = False
 
     @property
     def verifies(self) -> bool:
@@ -53,7 +59,8 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     rank where the tool knows it. `round` counts passes over all choices, `repeat` timings of the
     same choice within a round. `wrong` counts wrong elements; None means that nobody checked.
     `ran` is what NCCL says it ran. `settings` were in force beside those of the platform (None:
-    taken away); only samples of `try` have them. `at` is an ISO 8601 time.
+    taken away); only samples of `try` have them. `at` is an ISO 8601 time: when the timing was
+    taken, or, for an imported file, when its process ran as far as there is evidence of that.
     """
 
     # A factory, so that it is written even at its default: readers of later versions look for it.
