@@ -212,7 +212,7 @@ def _times(path: Path) -> "Times":
     options = ReadOptions(study="verify", choice=DEFAULT)
     for reading in read_inputs([Found(path, path.name, False)], options):
         for batch in reading.batches():
-            for sample in batch:
+            for sample in batch.samples:
                 if not sample.in_place:
                     found.setdefault((sample.collective, sample.bytes), []).append(sample.time_us)
     return {key: median(times) for key, times in found.items()}

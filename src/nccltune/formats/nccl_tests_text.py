@@ -19,7 +19,8 @@ from nccltune.formats.nccl_tests_source import SourceReader
 from nccltune.formats.nccl_tests_table import BATCH_ROWS
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.reading import FileKind, FlagKind
-from nccltune.model.sample import Sample
+from nccltune.formats.runs import Batch
+from nccltune.formats.stamps import stamp_of
 
 # host: Test NCCL failure file:line 'error / last error'; host: Test timeout (Ns) file:line;
 # .. host pid N: Test failure file:line. Hosts and files stay out of the sentence.
@@ -33,7 +34,7 @@ _MAX_SOURCES = 4096
 _MAX_HOSTS = 65536
 
 
-def read_text(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_text(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read nccl-tests output; see `context.Reader`."""
     reader = _TextReader(context)
     for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
@@ -83,6 +84,7 @@ class _TextReader:
         if " NCCL " in text:
             if (match := find_log_line(text)) is not None:
                 self.log_line(source, text, match, number)
+                self.note_time(source, line, line.find(" NCCL "))
                 return
             if self.diagnostics.feed(text, number):
                 self.report.ignored += 1
@@ -92,6 +94,7 @@ class _TextReader:
             if source.comment(text, number):
                 self.facts.nodes = self.log.nodes or self.facts.nodes
                 self.log = source.run.log = NcclLog()
+            self.note_time(source, line, line.find("#"))
             for device in source.run.devices[-1:]:
                 self.note_host(device.host)
             if (error := _LAST_ERROR.match(body)) is not None:
@@ -126,6 +129,12 @@ class _TextReader:
         elif text[:start].strip() or host not in self.hosts:
             source.glued(text, start, host, self.hosts, number)
 
+    def note_time(self, source: SourceReader, line: str, end: int) -> None:
+        """Remember when a run began, by a stamp before `end` in one of its first lines."""
+        run = source.run
+        if end > 0 and run.stamps.open:
+            run.stamps.add(stamp_of(line, end, latest=self.context.modified))
+
     def note_host(self, host: str) -> None:
         """Remember a host's name, to tell it from what it is glued to; it is never stored."""
         if len(self.hosts) < _MAX_HOSTS:
@@ -144,7 +153,7 @@ class _TextReader:
         """A line that was not held."""
         self.report.cannot_read(number, text, "a line of more than 1 MiB")
 
-    def drain(self) -> Iterator[list[Sample]]:
+    def drain(self) -> Iterator[Batch]:
         """Samples of the tables that are complete, and of those that grew large."""
         for source in self.sources.values():
             while source.finished:
@@ -184,5 +193,7 @@ def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
                 if len(logs) >= _MAX_SOURCES:
                     continue
                 logs[key] = NcclLog()
+            if not logs[key].lines:
+                logs[key].stamps.add(stamp_of(line, line.find(" NCCL ")))
             logs[key].observe(match.string[match.end() :])
     return logs

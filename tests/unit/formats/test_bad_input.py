@@ -250,11 +250,8 @@ def test_readers_stop_where_the_disk_fails() -> None:
     from nccltune.formats.inputs import Reading
     from nccltune.formats.nccl_tests_text import read_text
     from nccltune.formats.reading import FileReport
-    from nccltune.formats.rounds import RoundCounter
 
     report = FileReport(name="x")
-    context = Context(
-        name="x", options=ReadOptions(study="s"), report=report, rounds=RoundCounter()
-    )
+    context = Context(name="x", options=ReadOptions(study="s"), report=report)
     assert list(Reading(report, read_text, Broken(), context).batches()) == []
     assert "Input/output error" in (report.error or "")

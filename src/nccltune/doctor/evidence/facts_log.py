@@ -14,7 +14,6 @@ from nccltune.formats.context import Context, ReadOptions
 from nccltune.formats.nccl_diagnostics import read_diagnostics
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
 from nccltune.model.choice import DEFAULT, Choice, parse_algorithm
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
@@ -179,11 +178,11 @@ def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
     # Which choice it was is nothing to refuse a measurement for here.
     options = ReadOptions(study="doctor", choice=DEFAULT)
-    context = Context(name=name, options=options, report=report, rounds=RoundCounter())
+    context = Context(name=name, options=options, report=report)
     found: list[Sample] = []
     try:
         for batch in read_text(io.BytesIO(text.encode()), context):
-            found += batch
+            found += batch.samples
     except InputError as error:
         report.refuse(error.message)
     if report.unreadable:
