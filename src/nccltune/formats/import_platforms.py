@@ -103,20 +103,17 @@ def _one(
     """All runs in one group. Raises InputError with what differs."""
     seeded = bool(groups.members)
     against: dict[Difference, tuple[list[str], list[str]]] = {}
+    clashing = PlatformGroups()
     for file, run in runs:
         subject, name = _subject(run), file.report.name
-        if not groups.members:
-            groups.put(None, name, subject)
-            continue
-        clash = False
-        for other, member in groups.members[0]:
+        fits = not groups.members or groups.fitting(subject) == [0]
+        (groups if fits else clashing).put(0, name, subject)
+    for subject, names in clashing.members[0].values() if clashing.members else ():
+        for member, others in groups.members[0].values():
             for item in differences(member, subject):
-                clash = True
                 first, second = against.setdefault(item, ([], []))
-                first.append(other)
-                second.append(name)
-        if not clash:
-            groups.put(0, name, subject)
+                first += others
+                second += names
     if against:
         _refuse(study, against, seeded)
     return dict.fromkeys((run for _, run in runs), 0)
@@ -126,7 +123,7 @@ def _refuse(
     study: Study, against: dict[Difference, tuple[list[str], list[str]]], seeded: bool
 ) -> None:
     lines = [
-        f"  {item.fact}: {item.first} ({joined(first)}), {item.second} ({joined(second)})"
+        f"  {item.fact}: {item.first} in {joined(first)}; {item.second} in {joined(second)}"
         for item, (first, second) in against.items()
     ]
     more = len(lines) - _MOST_LINES
@@ -148,10 +145,9 @@ def _split(
 ) -> dict[RunFound, int]:
     """Every run in the group that it fits, a new one where there is none. Runs that show too little
     to tell which group they belong to are kept apart."""
-    number = 1
-    while _beside(study.path, number).is_dir():
-        _seed(groups, number, Study(_beside(study.path, number)))
-        number += 1
+    beside = studies_beside(study.path)
+    for place, other in enumerate(beside, 1):
+        _seed(groups, place, other)
     places: dict[RunFound, int] = {}
     unclear = []
     # Runs that show most make the groups.
@@ -160,17 +156,27 @@ def _split(
         if len(fits) > 1:
             unclear.append((file, run))
         else:
-            places[run] = groups.put(fits[0] if fits else None, file.report.name, _subject(run))
-    apart: list[int] = []
+            place = fits[0] if fits else len(groups.members)
+            places[run] = groups.put(place, file.report.name, _subject(run))
+    apart: set[int] = set()
     for file, run in unclear:
         fits = [place for place in groups.fitting(_subject(run)) if place in apart]
-        places[run] = groups.put(fits[0] if fits else None, file.report.name, _subject(run))
-        apart.append(places[run])
-    if study.platform_path.exists() or study.samples_path.exists() or number > 1:
+        place = fits[0] if fits else len(groups.members)
+        places[run] = groups.put(place, file.report.name, _subject(run))
+        apart.add(place)
+    if study.platform_path.exists() or study.samples_path.exists() or beside:
         return places
     # A new study: the first file names the first one.
     order = {place: at for at, place in enumerate(dict.fromkeys(places[run] for _, run in runs))}
     return {run: order[place] for run, place in places.items()}
+
+
+def studies_beside(path: Path) -> list[Study]:
+    """Return the studies of other platforms that an import with `--split` wrote before."""
+    found: list[Study] = []
+    while (other := _beside(path, len(found) + 1)).is_dir():
+        found.append(Study(other))
+    return found
 
 
 def _shown(facts: PlatformFacts) -> int:
@@ -184,24 +190,26 @@ def _beside(path: Path, number: int) -> Path:
 
 def _seed(groups: PlatformGroups, place: int, study: Study) -> None:
     """Put what a study shows of its platform into a group."""
-    name = study.path.name
+    runs_known = False
     if study.platform_path.is_file():
         platform = study.platform()
         measured = platform.recorded_at is not None
         facts = facts_of_platform(platform, measured=measured)
-        groups.seed(place, name, Subject(facts, platform.nodes, platform.gpus))
+        name = f"{study.path.name}/platform.json"
+        groups.put(place, name, Subject(facts, platform.nodes, platform.gpus))
     for record in study.imports(ImportRecord):
         for run in record.runs or ():
             free = max(run.choices, key=lambda label: run.choices[label], default="") == DEFAULT
             collective = run.collective.value if run.collective is not None else None
             subject = Subject(run.facts, run.nodes, run.ranks, collective, free)
-            groups.seed(place, record.file, subject)
-    if study.samples_path.is_file():
+            groups.put(place, record.file, subject)
+            runs_known = True
+    if study.samples_path.is_file() and not runs_known:
         first = next(study.samples(), None)
         if first is not None:
             facts = facts_of_source(first.source)
             subject = Subject(facts, first.nodes, first.ranks, first.collective.value)
-            groups.seed(place, name, subject)
+            groups.put(place, f"{study.path.name}/samples.jsonl", subject)
 
 
 def _add_platform_beside(file: File) -> None:

@@ -16,6 +16,7 @@ from nccltune.formats.runs import Batch, RunFound
 from nccltune.model.sample import Sample
 
 _MEMORY_BYTES = 32 << 20
+_CHUNK = 256 << 10
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,9 +63,7 @@ class Spool:
         """Give the samples of a run as they are written, whole lines in chunks."""
         number: dict[tuple[object, ...], int] = {}
         skip = become.skip
-        for start, length in self._parts.get(run, ()):
-            self._file.seek(start)
-            chunk = self._file.read(length)
+        for chunk in self._chunks(run):
             while skip and chunk:
                 chunk = chunk[chunk.index(b"\n") + 1 :]
                 skip -= 1
@@ -75,6 +74,18 @@ class Spool:
                     if slow
                     else self._exchanged(chunk, run, become)
                 )
+
+    def _chunks(self, run: RunFound) -> Iterator[bytes]:
+        """Whole lines of a run, in pieces that fit a processor's cache."""
+        for start, length in self._parts.get(run, ()):
+            at, end = start, start + length
+            while at < end:
+                self._file.seek(at)
+                chunk = self._file.read(min(_CHUNK, end - at))
+                if at + len(chunk) < end:
+                    chunk += self._file.readline()
+                at += len(chunk)
+                yield chunk
 
     def _exchanged(self, chunk: bytes, run: RunFound, become: Resolved) -> bytes:
         """Exchange the study's name and the source in encoded samples. Both stand there only as

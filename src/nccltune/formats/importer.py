@@ -10,7 +10,7 @@ import msgspec
 
 from nccltune.formats.context import ReadOptions
 from nccltune.formats.hardware import kept
-from nccltune.formats.import_platforms import File, StudyPart, by_platform
+from nccltune.formats.import_platforms import File, StudyPart, by_platform, studies_beside
 from nccltune.formats.import_spool import Resolved, Spool
 from nccltune.formats.import_writer import StudyWriter, take_back_interrupted
 from nccltune.formats.inputs import Found, Reading, read_inputs
@@ -103,8 +103,9 @@ def import_files(
     result = Imported(study=study.name, files=[], taken_back=taken_back)
     spool_folder = _existing(path)
     with Spool(spool_folder, options.study) as spool:
-        files = _read_all(study, found, options, told, spool_folder, spool, progress, result)
-        _leave_out_known(study, files)
+        homes = [study, *(studies_beside(path) if split else ())]
+        files = _read_all(homes, found, options, told, spool_folder, spool, progress, result)
+        _leave_out_known(homes, files)
         parts = by_platform(study, files, split=split)
         with contextlib.ExitStack() as stack:
             for part in parts:
@@ -116,7 +117,7 @@ def import_files(
 
 
 def _read_all(
-    study: Study,
+    homes: list[Study],
     found: list[Found],
     options: ReadOptions,
     told: str,
@@ -126,7 +127,7 @@ def _read_all(
     result: Imported,
 ) -> list[File]:
     """Read every file to its end; those that hold something new, in order."""
-    done = _done(study)
+    done = _done(homes)
     current: list[FileReport | None] = [None]
     files = []
 
@@ -182,12 +183,14 @@ def _read(reading: Reading, spool: Spool) -> File:
     return file
 
 
-def _leave_out_known(study: Study, files: list[File]) -> None:
-    """Leave out runs that the study holds, or that an earlier file of this import brings."""
+def _leave_out_known(homes: list[Study], files: list[File]) -> None:
+    """Leave out runs that a study holds, or that an earlier file of this import brings."""
     known = KnownRuns()
-    known.add_records(study.imports(ImportRecord))
-    if study.samples_path.is_file() and any(file.report.kind is FileKind.SAMPLES for file in files):
-        known.add_samples(study.samples(), study.name)
+    bring_samples = any(file.report.kind is FileKind.SAMPLES for file in files)
+    for study in homes:
+        known.add_records(study.imports(ImportRecord))
+        if bring_samples and study.samples_path.is_file():
+            known.add_samples(study.samples(), study.name)
     for file in files:
         name, new = file.report.name, []
         for run in file.runs:
@@ -325,11 +328,12 @@ def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None
         )
 
 
-def _done(study: Study) -> dict[str, list[ImportRecord]]:
+def _done(homes: list[Study]) -> dict[str, list[ImportRecord]]:
     """What was imported so far, by file hash."""
     done: dict[str, list[ImportRecord]] = {}
-    for record in study.imports(ImportRecord):
-        done.setdefault(record.file_hash, []).append(record)
+    for study in homes:
+        for record in study.imports(ImportRecord):
+            done.setdefault(record.file_hash, []).append(record)
     return done
 
 

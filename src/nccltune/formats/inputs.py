@@ -74,14 +74,14 @@ class Reading:
 
     def __init__(
         self,
-        found: Found,
         report: FileReport,
         reader: Reader | None,
         file: BinaryIO | None,
         context: Context,
+        found: Found | None = None,
     ) -> None:
-        self.found = found
         self.report = report
+        self.found = found or Found(None, report.name, report.asked)
         self._reader = reader
         self._file = file
         self._context = context
@@ -201,10 +201,10 @@ def read_inputs(
         try:
             with _opened(item, spool) as file:
                 reader = _prepare(file, report)
-                yield Reading(item, report, reader, file, context)
+                yield Reading(report, reader, file, context, item)
         except OSError as error:
             report.refuse(f"cannot be read: {error.strerror}")
-            yield Reading(item, report, None, None, context)
+            yield Reading(report, None, None, context, item)
 
 
 def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:

@@ -242,51 +242,31 @@ def _yes(value: bool) -> str:
 
 
 class PlatformGroups:
-    """Runs sorted into platforms: runs of one group show nothing that differs."""
+    """Runs sorted into platforms: runs of one group show nothing that differs.
+
+    `members[group]` has the different subjects of a group with the names of their files.
+    """
 
     def __init__(self) -> None:
-        self.members: list[list[tuple[str, Subject]]] = []
-        self._seen: list[set[bytes]] = []
+        self.members: list[dict[bytes, tuple[Subject, list[str]]]] = []
 
-    def seed(self, index: int, name: str, subject: Subject) -> None:
-        """Put facts into a group whatever they are: those of a study that is there."""
+    def put(self, index: int, name: str, subject: Subject) -> int:
+        """Put what a file shows into a group, a new one behind the last; the group's index."""
         while len(self.members) <= index:
-            self.members.append([])
-            self._seen.append(set())
-        self._add(index, name, subject)
+            self.members.append({})
+        # Most runs show the same: they are compared once.
+        key = msgspec.json.encode((subject[1:], subject.facts))
+        _, names = self.members[index].setdefault(key, (subject, []))
+        names.append(name)
+        return index
 
     def fitting(self, subject: Subject) -> list[int]:
         """Return the groups that a run may belong to."""
         return [
             index
             for index, members in enumerate(self.members)
-            if not any(differences(member, subject) for _, member in members)
+            if not any(differences(member, subject) for member, _ in members.values())
         ]
-
-    def put(self, index: int | None, name: str, subject: Subject) -> int:
-        """Put a run into a group, a new one for None; the group's index."""
-        place = len(self.members) if index is None else index
-        self.seed(place, name, subject)
-        return place
-
-    def _add(self, index: int, name: str, subject: Subject) -> None:
-        # Most runs show the same: only the first of each kind is compared.
-        key = msgspec.json.encode((subject[1:], subject.facts))
-        if key not in self._seen[index]:
-            self._seen[index].add(key)
-            self.members[index].append((name, subject))
-
-    def difference_words(self, index: int, other: int) -> list[str]:
-        """Return one line for each fact that differs between two groups."""
-        lines: dict[str, str] = {}
-        for name, subject in self.members[index]:
-            for name_2, subject_2 in self.members[other]:
-                for item in differences(subject, subject_2):
-                    lines.setdefault(
-                        item.fact,
-                        f"{item.fact}: {item.first} in {name}, {item.second} in {name_2}",
-                    )
-        return list(lines.values())
 
 
 def joined(texts: Sequence[str], most: int = 3) -> str:
