@@ -9,7 +9,7 @@ Patterns choose cells, and `--cells` prints all their counts.
 
 Layouts, noises and effects are those of tests/simulation. `--save NAME` writes NAME.md, with all
 tables, and NAME.json. Exit code 1 where a criterion is not met: false sure rules in at most 5 % of
-the studies of each layout and noise, intervals that hold the truth in at least 93 % for each layout.
+the studies of each layout and noise, intervals that hold the truth in 93 % or more per layout.
 """
 
 import argparse
