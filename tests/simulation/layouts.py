@@ -117,6 +117,12 @@ def _blocked(choices: Sequence[int], runs: int, rng: np.random.Generator) -> lis
     return [choice for choice in choices for _ in range(runs)]
 
 
+def _between(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    """The default before each of the others."""
+    others = [choice for choice in choices if choice != DEFAULT_NUMBER]
+    return [number for choice in others for number in (DEFAULT_NUMBER, choice)] * runs
+
+
 def _pairs(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
     """Two in a row of each."""
     return _blocked(choices, 2, rng) * (runs // 2)
@@ -175,6 +181,7 @@ LAYOUTS: dict[str, Layout] = {
         Layout("sweep-4-old", sweep(4), processes=False, at="none"),
         Layout("sweep-8-old", sweep(8), processes=False, at="none"),
         # nccl-tests, one choice a process, interleaved, with evidence of that.
+        Layout("files-3", files(_fixed, 3)),
         Layout("files-4", files(_fixed, 4)),
         Layout("files-4-two", files(_fixed, 4, choices=TWO)),
         Layout("files-8", files(_fixed, 8)),
@@ -183,6 +190,7 @@ LAYOUTS: dict[str, Layout] = {
         Layout("files-8-twice", files(_twice, 8)),
         Layout("files-4-cycles", files(_fixed, 4, cycles=4)),
         Layout("files-8-shuffled", files(_shuffled_runs, 8)),
+        Layout("files-3-between", files(_between, 3)),
         Layout("files-8-pairs", files(_pairs, 8)),
         Layout("files-4-stated", files(_fixed, 4), in_rounds=True, at="none"),
         Layout("files-8-stated", files(_fixed, 8), in_rounds=True, at="none"),

@@ -68,6 +68,7 @@ def test_processes_start_in_the_order_of_the_layout() -> None:
     assert starts("blocked-4") == [choice for choice in range(7) for _ in range(4)]
     assert starts("files-8-twice") == [*range(7), 0] * 8
     assert starts("files-8-random") != list(range(7)) * 8
+    assert starts("files-3-between") == [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6] * 3
     assert starts("blocked-4-two") == [0] * 4 + [PLANTED] * 4
 
 
