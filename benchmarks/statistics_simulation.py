@@ -33,10 +33,10 @@ from tests.simulation.judge import Tally, judge_cell, total
 from tests.simulation.layouts import LAYOUTS
 from tests.simulation.noises import NOISES
 
-STUDIES, PLANTED_STUDIES, QUICK_STUDIES = 200, 50, 6
+STUDIES, PLANTED_STUDIES, QUICK_STUDIES = 200, 20, 6
 QUICK_EFFECTS = ("null", "gain-10")
 CHUNK = 20
-CELL_STUDIES = 20
+CELL_STUDIES = 10
 """So many studies of a cell have the interval of every size and choice judged."""
 MOST_FALSE, LEAST_COVERAGE = 0.05, 0.93
 
