@@ -164,9 +164,8 @@ def judge_cells(timings: Sequence[Timings], truth: Effect, tally: Tally) -> None
                 interval = table.gain(size, choice)
                 if interval is None:
                     continue
-                covered = (
-                    interval.low - ROUNDING <= gains[number, place] <= interval.high + ROUNDING
-                )
+                true = float(gains[number, place])
+                covered = interval.low - ROUNDING <= true <= interval.high + ROUNDING
                 if interval.known:
                     tally.cells += 1
                     tally.cells_covered += covered

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.simulation.effects import CHOICES
+from tests.simulation.effects import CHOICES, PLANTED
 
 Ints = NDArray[np.int64]
 Evidence = Literal["none", "timing", "process"]
@@ -97,32 +97,53 @@ def _shuffled(
     return (points[number] for number in rng.permutation(len(points)))
 
 
-Order = Callable[[int, np.random.Generator], list[int]]
-"""The choice of each process, by start; from the number of processes a choice."""
+Order = Callable[[Sequence[int], int, np.random.Generator], list[int]]
+"""The choice of each process, by start: from the choices, and the number of processes of each."""
 
 
-def _fixed(runs: int, rng: np.random.Generator) -> list[int]:
-    return list(range(len(CHOICES))) * runs
+def _fixed(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    return list(choices) * runs
 
 
-def _random(runs: int, rng: np.random.Generator) -> list[int]:
-    return [int(choice) for _ in range(runs) for choice in rng.permutation(len(CHOICES))]
+def _random(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    return [int(choice) for _ in range(runs) for choice in rng.permutation(choices)]
 
 
-def _twice(runs: int, rng: np.random.Generator) -> list[int]:
-    return [*range(len(CHOICES)), DEFAULT_NUMBER] * runs
+def _twice(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    return [*choices, DEFAULT_NUMBER] * runs
 
 
-def _blocked(runs: int, rng: np.random.Generator) -> list[int]:
-    return [choice for choice in range(len(CHOICES)) for _ in range(runs)]
+def _blocked(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    return [choice for choice in choices for _ in range(runs)]
 
 
-def _shuffled_runs(runs: int, rng: np.random.Generator) -> list[int]:
-    return [int(choice) for choice in rng.permutation(_fixed(runs, rng))]
+def _between(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    """The default before each of the others."""
+    others = [choice for choice in choices if choice != DEFAULT_NUMBER]
+    return [number for choice in others for number in (DEFAULT_NUMBER, choice)] * runs
+
+
+def _pairs(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    """Two in a row of each."""
+    return _blocked(choices, 2, rng) * (runs // 2)
+
+
+def _shuffled_runs(choices: Sequence[int], runs: int, rng: np.random.Generator) -> list[int]:
+    return [int(choice) for choice in rng.permutation(_fixed(choices, runs, rng))]
+
+
+ALL = tuple(range(len(CHOICES)))
+TWO = (DEFAULT_NUMBER, PLANTED)
 
 
 def files(
-    order: Order, runs: int, *, step: int = 1, cycles: int = 1, places: int = 2
+    order: Order,
+    runs: int,
+    *,
+    choices: Sequence[int] = ALL,
+    step: int = 1,
+    cycles: int = 1,
+    places: int = 2,
 ) -> Callable[[np.random.Generator], Plan]:
     """nccl-tests: a process runs one choice at all sizes, out of place and in place, `cycles`
     times. Rounds are counted by occurrence, as the importer does."""
@@ -131,7 +152,7 @@ def files(
     def make(rng: np.random.Generator) -> Plan:
         seen = [0] * len(CHOICES)
         rows = []
-        for process, choice in enumerate(order(runs, rng)):
+        for process, choice in enumerate(order(choices, runs, rng)):
             for _ in range(cycles):
                 rows += [
                     (choice, size, process, seen[choice], 0, place)
@@ -160,13 +181,17 @@ LAYOUTS: dict[str, Layout] = {
         Layout("sweep-4-old", sweep(4), processes=False, at="none"),
         Layout("sweep-8-old", sweep(8), processes=False, at="none"),
         # nccl-tests, one choice a process, interleaved, with evidence of that.
+        Layout("files-3", files(_fixed, 3)),
         Layout("files-4", files(_fixed, 4)),
+        Layout("files-4-two", files(_fixed, 4, choices=TWO)),
         Layout("files-8", files(_fixed, 8)),
         Layout("files-8-coarse", files(_fixed, 8, step=2)),
         Layout("files-8-random", files(_random, 8)),
         Layout("files-8-twice", files(_twice, 8)),
         Layout("files-4-cycles", files(_fixed, 4, cycles=4)),
         Layout("files-8-shuffled", files(_shuffled_runs, 8)),
+        Layout("files-3-between", files(_between, 3)),
+        Layout("files-8-pairs", files(_pairs, 8)),
         Layout("files-4-stated", files(_fixed, 4), in_rounds=True, at="none"),
         Layout("files-8-stated", files(_fixed, 8), in_rounds=True, at="none"),
         # The same without evidence, and layouts that cannot separate choice from time or process.
@@ -174,6 +199,7 @@ LAYOUTS: dict[str, Layout] = {
         Layout("files-8-twice-bare", files(_twice, 8), at="none", paired=False),
         Layout("blocked-4", files(_blocked, 4), paired=False),
         Layout("blocked-4-bare", files(_blocked, 4), at="none", paired=False),
+        Layout("blocked-4-two", files(_blocked, 4, choices=TWO), paired=False),
         Layout("blocked-8", files(_blocked, 8), paired=False),
         Layout("cycles-8", files(_fixed, 1, cycles=8), paired=False),
         Layout("cycles-8-bare", files(_fixed, 1, cycles=8), at="none", paired=False),

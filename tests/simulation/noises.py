@@ -34,9 +34,9 @@ def hiccups(plan: Plan, rng: np.random.Generator) -> Floats:
     return np.where(hit, np.log(rng.uniform(1.5, 4.0, plan.count)), 0.0)
 
 
-def drift(total: float) -> Noise:
-    """The machine's speed changes evenly over the study; `total` 0.05: 5 % slower at its end."""
-    return lambda plan, rng: math.log1p(total) * plan.time
+def drift(change: float) -> Noise:
+    """The machine's speed changes evenly over the study; `change` 0.05: 5 % slower at its end."""
+    return lambda plan, _: math.log1p(change) * plan.time
 
 
 def sinus(plan: Plan, rng: np.random.Generator) -> Floats:

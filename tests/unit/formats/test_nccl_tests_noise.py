@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.reading import FileKind
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, points
+from tests.unit.formats.maker import Made, Point, points
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -133,6 +133,17 @@ def test_a_row_that_two_readings_fit_is_counted() -> None:
     assert read.times == text(MADE.text()).times
     assert read.report.unreadable == 1
     assert "cut in two" in read.reasons[0]
+
+
+def test_a_piece_is_not_joined_to_a_row_whose_size_then_no_longer_fits_its_count() -> None:
+    # Joined with "1" the row of 8 bytes would be one of 18, which 2 floats are not.
+    made = Made((Point(8, 20.0, 21.0), Point(16, 20.0, 21.0)))
+    lines = made.lines()
+    at = len([*made.head(), *made.columns()])
+    lines[at : at + 1] = ["           1" + INFO + "x", lines[at].lstrip()]
+    read = text("\n".join(lines))
+    assert read.times == text(made.text()).times
+    assert read.report.unreadable == 1
 
 
 def test_the_end_of_the_file_cuts_a_row() -> None:

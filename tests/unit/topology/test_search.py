@@ -4,6 +4,7 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.formats.graph_xml import GraphId, Pattern, read_graphs
@@ -52,6 +53,18 @@ def test_channels_that_collectives_run_with():
     assert searched.connected(1, 90) == 24
     assert searched.connected(1, 90, most=4) == 4
     assert searched.connected(1, 90, least=32) == 32
+
+
+def test_channels_are_doubled_for_fast_links_between_nodes_only():
+    slow = search(reach(sample("switch-l40s")), nodes=2)
+    assert (slow.ring.channels, slow.ring.intra_gb_per_s) == (2, 12.0)
+    assert slow.connected(2, 90) == 4
+    fast = msgspec.structs.replace(
+        slow, ring=msgspec.structs.replace(slow.ring, intra_gb_per_s=48.0)
+    )
+    assert fast.connected(2, 90) == 8
+    assert fast.connected(2, 80) == 4
+    assert fast.connected(1, 90) == 4
 
 
 def test_bandwidths_of_the_system_as_nccl_logs_them():
