@@ -88,7 +88,8 @@ class Reach(msgspec.Struct, frozen=True):
 def reach(
     topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
 ) -> Reach:
-    """The ways of a node, all of whose GPUs and NICs take part (`topology.change` cuts others off).
+    """Return the ways of a node, all of whose GPUs and NICs take part (`topology.trim` cuts off
+    others).
 
     `version` chooses NCCL's rules; None is the newest known. Raises InputError where the file names
     no GPU.
