@@ -121,7 +121,7 @@ class _Finder:
         self.memory = {
             link.source: link for link in graph.links if self.kinds[link.target] is NodeKind.MEMORY
         }
-        self.notes: list[str] = []
+        self.notes: list[str] = [f"assumed: {words}" for words in topology.assumed]
         vendors = {vertex.vendor for vertex in self._vertices(NodeKind.CPU)}
         self.intel = "GenuineIntel" in vendors
         self.amd = "AuthenticAMD" in vendors
@@ -157,12 +157,12 @@ class _Finder:
             for device in devices_of(self.topology)
             if device.gpu is not None
         }
-        untold = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
-        if untold:
+        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
+        if unknown:
             self.notes.append(
-                f"the file does not tell what {untold[0]} is"
-                + (f" (and {len(untold) - 1} more)" if untold[1:] else "")
-                + ": taken as compute capability 8.0, with no NVLink but what it names"
+                f"the file names no compute capability of {unknown[0]}"
+                + (f" (and {len(unknown) - 1} more)" if unknown[1:] else "")
+                + ": taken as 8.0"
             )
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
             index = number if vertex.index is None else vertex.index
