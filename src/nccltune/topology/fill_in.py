@@ -54,15 +54,15 @@ def _shapes() -> list[_Shape]:
 def leaves_nvlink_out(topology: Topology) -> bool:
     """Return whether a file says nothing of NVLink, so that its absence means nothing.
 
-    A dump names each GPU's compute capability (or AMD's name of it); where it has no NVLink,
-    there is none.
+    A dump names the compute capability of GPUs (or AMD's name of it); where it has no NVLink, there
+    is none.
     """
     if topology.dialect is Dialect.SMI:
         return False
     gpus = [one.gpu or Gpu() for one in _gpus(topology)]
     if any(gpu.nvlinks or gpu.c2c for gpu in gpus):
         return False
-    return any(gpu.sm is None and gpu.name is None for gpu in gpus)
+    return bool(gpus) and all(gpu.sm is None and gpu.name is None for gpu in gpus)
 
 
 def nvlink_is_open(topology: Topology) -> bool:

@@ -157,7 +157,7 @@ class _Finder:
             for device in devices_of(self.topology)
             if device.gpu is not None
         }
-        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
+        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if not _sm(vertex)]
         if unknown:
             self.notes.append(
                 f"the file names no compute capability of {unknown[0]}"
@@ -167,7 +167,7 @@ class _Finder:
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
             index = number if vertex.index is None else vertex.index
             own = loops.get(vertex.bus_id or "", 0.0)
-            found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM, own))
+            found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
         if not found:
             raise InputError(
                 "names no GPU, so there is nothing to send from",
@@ -274,6 +274,11 @@ class _Finder:
             Leg(kind, self._places(inside), through_intel),
             Leg(FlowKind.NETWORK, self._places(wire)),
         )
+
+
+def _sm(vertex: Vertex) -> int | None:
+    """A GPU's compute capability; a file may have 0 or -1 for one that is not known."""
+    return vertex.sm if vertex.sm is not None and vertex.sm > 0 else None
 
 
 def _key(link: Link) -> tuple[str, str, LinkKind]:

@@ -124,6 +124,20 @@ def test_a_dump_of_nvlink_gpus_without_nvlink_stays_without():
     assert filled(dump) is dump
 
 
+def test_one_gpu_with_its_capability_makes_a_dump():
+    text = skeleton_xml(**P4D | {"gpu_facts": A100_SXM, "gpu_inside": "<gpu/>"})
+    text = text.replace("<gpu/>", '<gpu dev="0" sm="80" rank="0"/>', 1)
+    assert not leaves_nvlink_out(read_topology(text.encode(), "x.xml"))
+
+
+@pytest.mark.parametrize("sm", ["0", "-1"])
+def test_a_capability_that_is_none_counts_as_unknown(sm):
+    topology = skeleton(**L40S | {"gpu_inside": f'<gpu sm="{sm}" rank="0"/>', "nics": 0})
+    found = expect(topology)
+    assert found.busbw_gb_per_s > 0
+    assert any("compute capability" in note for note in found.notes)
+
+
 def test_one_gpu_with_nvlinks_speaks_for_the_file():
     text = skeleton_xml(**P4D | {"gpu_facts": A100_SXM})
     link = '<gpu><nvlink target="fffffff:ffff:ff" count="12" tclass="0x068000"/></gpu></pci>'
