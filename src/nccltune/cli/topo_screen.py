@@ -7,6 +7,8 @@ from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.settings import PathKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from nccltune.model.topology import Topology
@@ -31,10 +33,15 @@ _WORDS = {
 
 def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
     """Print all of it."""
+    from nccltune.cli.output import hanging
+    from nccltune.topology.fill_in import nvlink_is_open
     from nccltune.topology.tree import headline, layout
 
     trees, across = layout(graph)
-    out.print(headline(graph), style="bold", markup=False, soft_wrap=True)
+    title = headline(graph, detected=nvlink_is_open(topology))
+    out.print(title, style="bold", markup=False, soft_wrap=True)
+    for words in _left_open(topology, graph):
+        hanging(out, "[dim]note[/dim]  ", 6, words)
     out.print()
     rows: list[tuple[str, Link | None]] = []
     for tree in trees:
@@ -46,6 +53,21 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     _show_paths(out, graph, ways)
     for words in topology.unread[:5]:
         out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+
+
+def _left_open(topology: "Topology", graph: LinkGraph) -> "Iterator[str]":
+    """What the file leaves to detection, and what was assumed for it."""
+    from nccltune.topology.fill_in import leaves_nvlink_out
+
+    gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
+    yield from (f"assumed: {words}" for words in topology.assumed)
+    if not gpus:
+        yield "the file names no GPU; NCCL adds those of the job where the machine has them"
+    elif gpus > 1 and leaves_nvlink_out(topology):
+        yield (
+            "the file leaves NVLink to detection and does not show which GPUs these are; paths "
+            "between GPUs are those without NVLink"
+        )
 
 
 def label(vertex: Vertex) -> str:
@@ -61,7 +83,11 @@ def label(vertex: Vertex) -> str:
 
 
 def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
-    rows.append((lead + label(branch.vertex), branch.link))
+    name = label(branch.vertex)
+    if not branch.children:
+        # Without a class and with nothing below it, it may be anything.
+        name = name.replace("switch ", "device ", 1)
+    rows.append((lead + name, branch.link))
     last = len(branch.children) - 1
     for place, child in enumerate(branch.children):
         corner, bar = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
@@ -83,7 +109,7 @@ def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
 
 
 def bandwidth_words(link: Link) -> str:
-    """`48.0 GB/s`, with ? where NCCL guesses; inside a chip there is no limit to speak of."""
+    """`48.0 GB/s`, with ? where it is a guess; inside a chip there is no limit to speak of."""
     if link.gb_per_s >= _NO_LIMIT:
         return "no limit  "
     value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"

@@ -9,8 +9,9 @@ import pytest
 
 from nccltune.formats.graph_xml import GraphId, Pattern, read_graphs
 from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
+from nccltune.topology.goal import Ring
 from nccltune.topology.reach import reach
-from nccltune.topology.search import search, speeds, system_bandwidths
+from nccltune.topology.search import Found, Searched, search, speeds, system_bandwidths
 from nccltune.topology.settings import PathKind, PathSettings
 from nccltune.topology.trim import first_gpus
 
@@ -126,14 +127,40 @@ def test_speeds_by_capability_and_version():
     assert speeds(86, inter=True, version=(2, 1, 0))[0] == 48.0
 
 
-def test_many_gpus_and_channels_are_walked_in_depth():
-    """40 GPUs behind NVSwitches: thousands of calls within each other."""
+def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
+    """40 GPUs behind NVSwitches: a walk of hundreds of steps. The limit on nested calls belongs to
+    the whole process, so the search must not raise it."""
+
+    def refuse(limit: int) -> None:
+        raise AssertionError(f"the recursion limit was set to {limit}")
+
+    monkeypatch.setattr(sys, "setrecursionlimit", refuse)
     node = reach(switched(40))
-    limit = sys.getrecursionlimit()
     ring = search(node, nodes=1, version=NCCL_OF_DUMPS).ring
     assert len(ring.rings[0].gpus) == 40
     assert ring.channels * ring.intra_gb_per_s <= 721.8
-    assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize(
+    ("sm", "gb_per_s", "nodes", "channels"),
+    [
+        (90, 45.0, 2, 8),
+        (90, 45.5, 2, 16),
+        (90, 48.0, 2, 16),
+        (90, 48.0, 1, 8),
+        (80, 48.0, 2, 8),
+    ],
+)
+def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
+    sm: int, gb_per_s: float, nodes: int, channels: int
+):
+    """`connect.cc`: `ringGraph.bwIntra > 45.0 && nChannels < 16`, on several nodes from sm90 on."""
+    ring = Found(
+        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=gb_per_s, inter_gb_per_s=gb_per_s,
+        intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
+        rings=(Ring((0, 1), 0, 0),) * 4,
+    )  # fmt: skip
+    assert Searched(ring, ring).connected(nodes, sm) == channels
 
 
 def switched(gpus: int) -> Topology:
