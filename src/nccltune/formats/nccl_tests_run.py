@@ -77,6 +77,7 @@ class Run:
         self.registered = False
         self.devices: list[Device] = []
         self.hosts_told = True
+        self.abridged = False
         self.log = NcclLog()
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:

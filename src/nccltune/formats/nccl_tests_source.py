@@ -11,7 +11,9 @@ from nccltune.formats.nccl_tests_layout import (
     BadRowError,
     Layout,
     Row,
+    is_units_line,
     labels_of,
+    labels_of_row,
     placements_of,
     units_fault,
 )
@@ -26,6 +28,12 @@ _NUMERIC = re.compile(r"\s*-?\.?\d")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = "a row without a column header: which column is which cannot be told"
 _MAX_TESTS = 1024
+_NO_PLACEMENTS = (
+    "no line above the table says which columns are out of place: the first ones are, as every"
+    " release of nccl-tests prints them"
+)
+_NO_LABELS = "no line names the table's columns: they are those of the only layout that fits"
+_ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
 _CUT = "cut in two by other output, and its rest cannot be told"
 
 
@@ -47,6 +55,8 @@ class SourceReader:
         self._placements: list[str] = []
         self._quick: Callable[[str, int], bool] | None = None
         self._accepts = False
+        self._unlabelled = False
+        self._labelled = False
         self._cut = ""
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
@@ -59,6 +69,7 @@ class SourceReader:
         body = text.lstrip()
         words = labels_of(body[1:])
         if words is not None:
+            self._unlabelled, self._labelled = False, True
             self._column_header(words, text, number)
         elif body[1:].lstrip().startswith("(B)"):
             self._units(body[1:], text, number)
@@ -89,7 +100,7 @@ class SourceReader:
         self._drop_cut(why)
         if self.table is not None:
             self.finished.append(self.table)
-        self.table = None
+        self.table, self._labelled = None, False
         log = self.run.log
         self.run = Run()
         self.run.log = log
@@ -108,6 +119,8 @@ class SourceReader:
         except BadRowError as error:
             self.report.cannot_read(number, text, str(error))
             return
+        if layout.placements_assumed:
+            self.report.flag(FlagKind.NOTE, _NO_PLACEMENTS, number)
         layout.place(text)
         self.report.tables += 1
         self.table = Table(self.run, layout, self.context, number)
@@ -116,7 +129,9 @@ class SourceReader:
         self._refresh()
 
     def _units(self, body: str, text: str, number: int) -> None:
-        if self.table is None:
+        if self.table is None or not self._accepts:
+            # After labels that are not known the row's shape must not be taken for another layout.
+            self._unlabelled = not self._labelled and is_units_line(body)
             return
         fault = units_fault(self.table.layout, body)
         if fault is not None:
@@ -190,10 +205,24 @@ class SourceReader:
             except BadRowError as error:
                 self._unreadable(number, text, str(error))
             return True
-        if _ROW_LIKE.match(text):
-            self.report.cannot_read(number, text, _NO_HEADER)
-            return True
-        return False
+        if not _ROW_LIKE.match(text):
+            return False
+        if self._unlabelled and (labels := labels_of_row(text)) is not None:
+            self._unlabelled = False
+            self.report.flag(FlagKind.NOTE, _NO_LABELS, number)
+            self._column_header(labels, text, number)
+            if self.table is not None:
+                return self.other(text, number)
+        self.report.cannot_read(number, text, _NO_HEADER)
+        return True
+
+    def left_out(self, number: int) -> None:
+        """Take in a line of dots: somebody left out rows of the table, or lines of its header."""
+        if self.table is not None and self._accepts:
+            self.table.sound = False
+            self.report.flag(FlagKind.NOTE, _ABRIDGED, number)
+        elif self.table is None:
+            self.run.abridged = True
 
     def glued(self, text: str, start: int, host: str, hosts: set[str], number: int) -> None:
         """A log line or comment stands in `text` from `start` on (a log line with the word `host`),

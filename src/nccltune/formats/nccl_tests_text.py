@@ -15,6 +15,7 @@ from nccltune.formats.nccl_alarms import alarms
 from nccltune.formats.nccl_diagnostics import DiagnosticsReader, remarks
 from nccltune.formats.nccl_log import VERSION_LINE, NcclLog, find_log_line
 from nccltune.formats.nccl_run_log import RunLog
+from nccltune.formats.nccl_tests_layout import DTYPE_BYTES
 from nccltune.formats.nccl_tests_source import SourceReader
 from nccltune.formats.nccl_tests_table import BATCH_ROWS
 from nccltune.formats.prefixes import strip_prefix
@@ -27,6 +28,16 @@ _FAILURE = re.compile(
     r"Test (?P<kind>CUDA failure|NCCL failure|timeout|failure)\b(?: [^'(]*'(?P<what>[^']*)')?"
 )
 _LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
+_BARE_HEADER = re.compile(
+    r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
+    r"|out-of-place\s+in-place\s*$"
+)
+_DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
+_ROW_WIDTH = 1024
+_ROW_INSIDE = re.compile(
+    rf"(?<![\d.])\d{{1,20}}\s{{1,32}}\d{{1,20}}\s{{1,32}}(?:{'|'.join(DTYPE_BYTES)})"
+    r"(?:\s{1,32}[^\s]{1,24}){6}"
+)
 _SUMMARY = "# NCCL_TESTS_ALLTOALLV"
 _PIECE_START = frozenset("-.0123456789")
 _MAX_SOURCES = 4096
@@ -109,7 +120,21 @@ class _TextReader:
             self.report.flag(FlagKind.FAILURE, sentence, number)
         elif (version := VERSION_LINE.match(body)) is not None:
             self.log.version = version["version"]
-        elif body and not source.other(text, number):
+        elif body:
+            self._other(source, text, body, number)
+
+    def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
+        """A line that is no comment and no log: a header without its `#`, a row, or neither."""
+        if _BARE_HEADER.match(body):
+            source.comment(f"#{text}", number)
+        elif source.other(text, number):
+            return
+        elif _DOTS.fullmatch(body.rstrip()):
+            source.left_out(number)
+            self.report.ignored += 1
+        elif _ROW_INSIDE.search(text[:_ROW_WIDTH]):
+            self.report.cannot_read(number, text, "a result row behind words that are not known")
+        else:
             self.report.ignored += 1
 
     def log_line(self, source: SourceReader, text: str, match: re.Match[str], number: int) -> None:
