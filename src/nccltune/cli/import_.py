@@ -42,7 +42,7 @@ _FLAGS_SHOWN = 12
 @click.option(
     "--choice",
     help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
-    "  [default: by the NCCL log in the output, else by the file's name]",
+    "  [default: by the NCCL log, the command line in the output, or the file's name]",
 )
 @click.option("--collective", help="The collective, where nothing in a file names it.")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")

@@ -5,6 +5,7 @@ import re
 from typing import NamedTuple
 
 from nccltune.formats.choices import collective_of_program
+from nccltune.formats.command_lines import ForcedByCommand
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.reading import FileReport, FlagKind
 from nccltune.model.collective import Collective
@@ -79,6 +80,7 @@ class Run:
         self.hosts_told = True
         self.abridged = False
         self.log = NcclLog()
+        self.command: ForcedByCommand | None = None
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
         """Take in a header line that `header_part` recognised."""

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 
 from nccltune.formats.context import Context
-from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_layout import (
     DTYPE_BYTES,
     BadRowError,
@@ -19,6 +18,7 @@ from nccltune.formats.nccl_tests_layout import (
 )
 from nccltune.formats.nccl_tests_run import Run, header_part
 from nccltune.formats.nccl_tests_table import Table
+from nccltune.formats.process_logs import RunLogs
 from nccltune.formats.reading import FlagKind
 
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
@@ -40,15 +40,19 @@ _CUT = "cut in two by other output, and its rest cannot be told"
 class SourceReader:
     """Takes the lines of one process (without launcher prefix).
 
-    `fast` reads ordinary rows of the table at hand; it is None where each line needs a careful
-    look. `finished` gathers tables that will get no more rows or log lines.
+    `begin` is called with each run whose header starts, and whether one of this process was over
+    before; it gives the logs of that run. `fast` reads ordinary rows of the table at hand; it is
+    None where each line needs a careful look. `finished` gathers tables that will get no more rows
+    or log lines.
     """
 
-    def __init__(self, context: Context, log: NcclLog) -> None:
+    def __init__(self, context: Context, begin: Callable[[Run, bool], RunLogs]) -> None:
         self.context = context
         self.report = context.report
         self.run = Run()
-        self.run.log = log
+        self._begin = begin
+        self._logs = RunLogs()
+        self._again = False
         self.table: Table | None = None
         self.finished: list[Table] = []
         self.fast: Callable[[str, int], bool] | None = None
@@ -64,8 +68,8 @@ class SourceReader:
 
     # --- header and footer ---------------------------------------------------------------------
 
-    def comment(self, text: str, number: int) -> bool:
-        """Take in a line that starts with `#`. Returns whether a new run began with it."""
+    def comment(self, text: str, number: int) -> None:
+        """Take in a line that starts with `#`."""
         body = text.lstrip()
         words = labels_of(body[1:])
         if words is not None:
@@ -80,20 +84,25 @@ class SourceReader:
         elif placements := placements_of(body):
             self._placements = placements
         elif (found := header_part(body)) is not None:
-            return self._header(*found, number)
-        return False
+            self._header(*found, number)
 
-    def _header(self, part: str, match: re.Match[str], number: int) -> bool:
+    def _start(self, part: str) -> None:
+        """A part of a run's header is there: the first one begins the run."""
+        if not self.run.seen:
+            self._logs = self._begin(self.run, self._again)
+        self.run.seen.add(part)
+
+    def _header(self, part: str, match: re.Match[str], number: int) -> None:
         seen = self.run.seen
         # Processes that were started without MPI print their headers through each other.
         begun = part in _START and bool(seen & {"device", "table"})
         begun = begun or (part == "device" and "table" in seen)
         if begun:
             self.end_run("a new run began in the middle of a row")
+        self._start(part)
         self.run.take(part, match, number, self.report)
         if part == "device":
             self._watch_copies(number)
-        return begun
 
     def end_run(self, why: str) -> None:
         """The run at hand is over: its table is finished."""
@@ -101,9 +110,8 @@ class SourceReader:
         if self.table is not None:
             self.finished.append(self.table)
         self.table, self._labelled = None, False
-        log = self.run.log
+        self._again = self._again or bool(self.run.seen)
         self.run = Run()
-        self.run.log = log
         self._quick, self._accepts = None, False
         self._refresh()
 
@@ -113,7 +121,7 @@ class SourceReader:
         self._drop_cut("a new table began in the middle of a row")
         if "table" in self.run.seen:
             self.end_run("")
-        self.run.seen.add("table")
+        self._start("table")
         try:
             layout = Layout(words, self._placements)
         except BadRowError as error:
@@ -123,7 +131,7 @@ class SourceReader:
             self.report.flag(FlagKind.NOTE, _NO_PLACEMENTS, number)
         layout.place(text)
         self.report.tables += 1
-        self.table = Table(self.run, layout, self.context, number)
+        self.table = Table(self.run, layout, self.context, number, self._logs)
         self.table.copies = self._copies
         self._quick, self._accepts = layout.fast(self.table.keep), True
         self._refresh()
