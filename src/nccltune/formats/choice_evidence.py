@@ -8,7 +8,7 @@ contradict each other give no label: the table is not read.
 from itertools import combinations
 from typing import NamedTuple, TypeVar
 
-from nccltune.formats.command_lines import ForcedByCommand
+from nccltune.formats.command_lines import CommandFound
 from nccltune.formats.context import ReadOptions
 from nccltune.formats.file_names import NamedChoice, named_choice
 from nccltune.formats.lines import visible
@@ -63,7 +63,7 @@ class _Claim(NamedTuple):
 def find_label(
     collective: Collective,
     log: NcclLog,
-    command: ForcedByCommand | None,
+    command: CommandFound | None,
     options: ReadOptions,
     name: str,
     report: FileReport,
@@ -137,7 +137,7 @@ def _of_settings(
     return [_Claim(said, limits.algorithms, limits.protocols)]
 
 
-def _of_command(command: ForcedByCommand | None, collective: Collective) -> list[_Claim]:
+def _of_command(command: CommandFound | None, collective: Collective) -> list[_Claim]:
     if command is None:
         return []
     said = f"line {command.line} has"

@@ -102,7 +102,18 @@ def _narrowed(
 ) -> set[Collective]:
     """Those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth; all of
     them where none is, which is flagged as a mismatch later."""
-    if factor is None or ranks is None or ranks < 2:
+    if factor is None or ranks == 1:
         return possible
-    fitting = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
+    if ranks is None:
+        # Of 2 ranks or more: from half of the factor's limit up to all of it.
+        many = 1 << 20
+        fitting = {
+            item
+            for item in possible
+            if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
+        }
+    else:
+        fitting = {
+            item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor
+        }
     return fitting or possible

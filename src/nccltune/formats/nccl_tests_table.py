@@ -11,8 +11,9 @@ from nccltune.formats.evidence import Shape, find_collective
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
 from nccltune.formats.nccl_tests_layout import FlatRow, Layout, Row, Timing
-from nccltune.formats.nccl_tests_run import Run, ScaleFound, find_scale
+from nccltune.formats.nccl_tests_run import Run, ScaleEvidence, ScaleFound, find_scale
 from nccltune.formats.process_logs import RunLogs, process_key
+from nccltune.formats.rank_bounds import rank_bounds
 from nccltune.formats.reading import FlagKind
 from nccltune.formats.redact import host_hash
 from nccltune.formats.rounds import Scope
@@ -134,14 +135,6 @@ class Table:
         report, options = context.report, context.options
         log = self._log = self._joined_log()
         host = run.first_host
-        self._scale = find_scale(
-            report,
-            self.line,
-            listed=(run.hosts, run.ranks),
-            logged=(log.nodes, log.ranks),
-            told=(options.nodes, options.ranks),
-            processes=len({(device.host, device.pid) for device in run.group}),
-        )
         self._source = Source(
             tool=TOOL,
             version=run.tool_version,
@@ -149,16 +142,18 @@ class Table:
             host_hash=host_hash(host) if host else None,
             file_hash=report.file_hash or None,
         )
-        self._fill_report()
+        known_ranks = run.ranks or log.ranks or options.ranks
         found = find_collective(
             run.collective,
             Shape(*rows[0][1:6]),
             log,
             options,
             context.name,
-            self._scale.ranks,
+            known_ranks,
             None if self.layout.cpu_time else bus_factor_of(rows),
         )
+        self._scale = find_scale(report, self.line, self._scale_evidence(rows, found, log))
+        self._fill_report()
         if isinstance(found, Collective):
             self._collective = found
             self._label = find_label(
@@ -167,6 +162,24 @@ class Table:
         else:
             report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{found}: say --collective", self.line)
         return BandwidthCheck(self._collective, self._scale.ranks, self.layout.cpu_time)
+
+    def _scale_evidence(
+        self, rows: list[FlatRow], found: Collective | str, log: NcclLog
+    ) -> ScaleEvidence:
+        run, options = self.run, self._context.options
+        bounds = None
+        if isinstance(found, Collective) and not self.layout.cpu_time:
+            bounds = rank_bounds(rows, found)
+        return ScaleEvidence(
+            listed=run.ranks,
+            listed_hosts=run.hosts,
+            last_rank=None if run.list_complete else run.last_rank,
+            logged=(log.nodes, log.ranks),
+            given=(options.nodes, options.ranks),
+            commanded=run.command.ranks if run.command is not None else None,
+            bounds=bounds,
+            processes=len({(device.host, device.pid) for device in run.group}),
+        )
 
     def _joined_log(self) -> NcclLog:
         """The log in the output itself, and those read from files of their own that were written

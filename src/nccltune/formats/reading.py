@@ -50,6 +50,7 @@ class FlagKind(StrEnum):
     LOW_BANDWIDTH = "low_bandwidth"
     SCALE_UNKNOWN = "scale_unknown"
     SCALE_MISMATCH = "scale_mismatch"
+    SCALE_INFERRED = "scale_inferred"
     COLLECTIVE_UNKNOWN = "collective_unknown"
     CHOICE_ASSUMED = "choice_assumed"
     CHOICE_OVERRIDDEN = "choice_overridden"
