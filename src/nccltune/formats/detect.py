@@ -64,7 +64,7 @@ def kind_of(head: bytes) -> FileKind:
 def _json_kind(content: str, text: str) -> FileKind:
     try:
         first = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         first = None
     if isinstance(first, dict) and len(_SAMPLE_KEYS & first.keys()) >= 3:
         return FileKind.SAMPLES

@@ -63,7 +63,7 @@ class _JsonReader:
             return
         try:
             value = msgspec.json.decode(item.raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             text = item.raw[:200].decode(errors="replace")
             self.report.cannot_read(item.line, f'"{item.key}": {text}', f"not JSON: {error}")
             return

@@ -37,9 +37,12 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
             if not line.strip():
                 continue
             last_line = at
+            if "\ufffd" in line:
+                report.cannot_read(at, line, "not a sample: its bytes are not UTF-8")
+                continue
             try:
                 sample = decoder.decode(line)
-            except (msgspec.MsgspecError, UnicodeError) as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 broken = 0 if isinstance(error, msgspec.ValidationError) else at
                 report.cannot_read(at, line, f"not a sample: {error}")
                 continue
