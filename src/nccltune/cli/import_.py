@@ -215,7 +215,10 @@ def _show(result: "Imported", study: Path) -> None:
         print(
             error_lines(
                 "no measurement was read",
-                "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+                "every row was left out for the reasons above"
+                if any(item.report.unreadable for item in result.files)
+                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
+                " nccltune",
             ),
             file=sys.stderr,
         )

@@ -83,6 +83,19 @@ def test_what_could_not_be_read_is_shown(tmp_path: Path, nccltune) -> None:  # t
     assert said.code == 1
 
 
+def test_a_file_that_gave_nothing_is_read_again_under_another_name(
+    tmp_path: Path,
+    nccltune,  # type: ignore[no-untyped-def]
+) -> None:
+    half = put(tmp_path / "Ring.txt")
+    said = nccltune("import", half, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert "the choice is unknown" in said.out
+    said = nccltune("import", half.rename(tmp_path / "ring_ll.txt"), "-o", tmp_path / "a")
+    assert said.code == 0
+    assert "choices     ring/ll 6" in said.out
+
+
 def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
     row = MADE.row(MADE.points[1])
     table = tmp_path / "default.txt"
