@@ -52,9 +52,16 @@ def command(recording: str | None, output: Path | None, as_json: bool) -> None:
 def _copy(recording: Path, target: Path) -> "Study":
     """A copy of a recording at `target`. A study that stands there is not touched, unless it is
     such a copy to which nobody added anything."""
+    from nccltune.examples import examples
     from nccltune.model.errors import InputError
     from nccltune.model.study import Study, write_whole
 
+    if not (recording / "samples.jsonl").is_file():
+        usable = [name for name, path in examples().items() if (path / "samples.jsonl").is_file()]
+        raise InputError(
+            f"the recording {recording.name!r} has no timings of choices to tune from",
+            hint=f"recordings that have: {' '.join(usable)}",
+        )
     study = Study.create(target)
     for name in ("platform.json", "samples.jsonl"):
         if (target / name).exists() and (target / name).read_bytes() != (

@@ -42,7 +42,7 @@ _FLAGS_SHOWN = 12
 @click.option(
     "--choice",
     help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
-    "  [default: by the NCCL log in the output, else by the file's name]",
+    "  [default: by the NCCL log, the command line in the output, or the file's name]",
 )
 @click.option("--collective", help="The collective, where nothing in a file names it.")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")
@@ -71,8 +71,8 @@ def command(
     lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study; and a node's hardware
     (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which the study keeps. What cannot be read is
     counted and shown, never guessed; runs that are not what they claim are flagged. A file that is
-    in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt, 2 if a file
-    was refused or nothing could be read.
+    in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt or a row
+    could not be read, 2 if a file was refused or nothing could be read.
     """
     from datetime import UTC, datetime
 
@@ -156,8 +156,8 @@ def _exit_code(result: "Imported") -> int:
     refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
     if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY}:
         return 2
-    new = (item for item in result.files if item.outcome is not Outcome.ALREADY)
-    return int(any(item.report.doubtful for item in new))
+    new = (item.report for item in result.files if item.outcome is not Outcome.ALREADY)
+    return int(any(report.doubtful or report.unreadable for report in new))
 
 
 # --- what it prints ----------------------------------------------------------------------------
@@ -215,7 +215,10 @@ def _show(result: "Imported", study: Path) -> None:
         print(
             error_lines(
                 "no measurement was read",
-                "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+                "every row was left out for the reasons above"
+                if any(item.report.unreadable for item in result.files)
+                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
+                " nccltune",
             ),
             file=sys.stderr,
         )

@@ -209,7 +209,7 @@ def _times(path: Path) -> "Times":
     from nccltune.model.collective import Collective
 
     found: dict[tuple[Collective, int], list[float]] = {}
-    options = ReadOptions(study="verify", choice=DEFAULT)
+    options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
     for reading in read_inputs([Found(path, path.name, False)], options):
         for batch in reading.batches():
             for sample in batch:

@@ -108,7 +108,8 @@ def import_files(
                     "it was imported before with other options: both readings are in the study now",
                 )
             _take(study, reading, spool, told, at, leftovers, result)
-            done.setdefault(report.file_hash, set()).add(told)
+            if result.files[-1].outcome is Outcome.IMPORTED:
+                done.setdefault(report.file_hash, set()).add(told)
     result.platform = _write_platform(study, result.files, platform_name)
     return result
 
@@ -177,7 +178,9 @@ def _done(study: Study) -> dict[str, set[str]]:
     """Options by file hash of what was imported so far."""
     done: dict[str, set[str]] = {}
     for record in study.imports(ImportRecord):
-        done.setdefault(record.file_hash, set()).add(record.options)
+        # A file without samples is read again: its name may be evidence now.
+        if record.samples or record.kind is FileKind.TOPOLOGY:
+            done.setdefault(record.file_hash, set()).add(record.options)
     return done
 
 

@@ -63,7 +63,7 @@ class _JsonReader:
             return
         try:
             value = msgspec.json.decode(item.raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             text = item.raw[:200].decode(errors="replace")
             self.report.cannot_read(item.line, f'"{item.key}": {text}', f"not JSON: {error}")
             return
@@ -116,6 +116,8 @@ class _JsonReader:
         run.iterations = once * run.aggregated * max(1, run.graph) or None
         each = max(1, _count(value.get("nthreads"))) * max(1, _count(value.get("ngpus")))
         run.parameters = f"{each} {once}"
+        # Each entry is expanded to the ranks of its process below.
+        run.ranks_per_process = 1
         devices = value.get("devices")
         for entry in devices if isinstance(devices, list) else []:
             self._add_device(entry, each)

@@ -30,14 +30,20 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
         progress=context.progress,
     )
     relabelled = False
+    broken = last_line = 0
     for number, lines in blocks:
         batch: list[Sample] = []
         for at, line in enumerate(lines, number):
             if not line.strip():
                 continue
+            last_line = at
+            if "\ufffd" in line:
+                report.cannot_read(at, line, "not a sample: its bytes are not UTF-8")
+                continue
             try:
                 sample = decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                broken = 0 if isinstance(error, msgspec.ValidationError) else at
                 report.cannot_read(at, line, f"not a sample: {error}")
                 continue
             if sample.schema_version > SCHEMA_VERSION:
@@ -68,5 +74,12 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
             last = max(sample.round for sample in batch)
             context.rounds.rounds = max(context.rounds.rounds, last + 1)
             yield batch
+    if broken and broken == last_line:
+        report.flag(
+            FlagKind.ABORTED,
+            "the last line is cut: the file is not complete",
+            broken,
+            doubtful=True,
+        )
     if relabelled:
         report.flag(FlagKind.NOTE, "samples name their choice themselves: --choice is not applied")

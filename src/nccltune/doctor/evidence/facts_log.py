@@ -9,8 +9,8 @@ from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_li
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence, Raw
 from nccltune.doctor.facts import Facts
-from nccltune.formats.choices import choice_of_name
 from nccltune.formats.context import Context, ReadOptions
+from nccltune.formats.file_names import named_choice
 from nccltune.formats.nccl_diagnostics import read_diagnostics
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
@@ -159,7 +159,8 @@ def _forced(log: NcclLines | None, name: str) -> str | None:
                 return parse_algorithm(setting.value.lower()).value
             except InputError:
                 return None
-    choice = choice_of_name(name)
+    named = named_choice(name)
+    choice = named.choice if named is not None else None
     return choice.algorithm.value if isinstance(choice, Choice) else None
 
 
@@ -178,7 +179,7 @@ def _busbw(sample: Sample) -> float:
 def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
     # Which choice it was is nothing to refuse a measurement for here.
-    options = ReadOptions(study="doctor", choice=DEFAULT)
+    options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
     context = Context(name=name, options=options, report=report, rounds=RoundCounter())
     found: list[Sample] = []
     try:
