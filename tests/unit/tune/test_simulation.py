@@ -9,7 +9,6 @@ import pytest
 from tests.simulation.judge import Tally, judge_cell, total
 
 STUDIES = 5
-AWAITED = pytest.mark.xfail(strict=False, reason="rows still count as independent")
 NASTY = ("drift-down-5", "drift-down-20", "process", "process-size", "correlated-runs")
 LAYOUTS = (
     "files-4",
@@ -40,7 +39,6 @@ def test_a_paired_sweep_of_equal_choices_has_no_sure_rule(layout: str) -> None:
     assert tally.cells_covered >= 0.93 * tally.cells > 0
 
 
-@AWAITED
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_files_of_equal_choices_have_no_sure_rule(layout: str) -> None:
     tally = judged(layout, NASTY, "null")
@@ -48,7 +46,6 @@ def test_files_of_equal_choices_have_no_sure_rule(layout: str) -> None:
     assert tally.false_sure <= 1
 
 
-@AWAITED
 @pytest.mark.parametrize("layout", PAIRED)
 def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
     tally = judged(layout, ("process", "process-size", "lognormal-5"), "gain-10")
@@ -56,7 +53,6 @@ def test_intervals_hold_where_processes_have_offsets(layout: str) -> None:
     assert tally.false_sure == 0
 
 
-@AWAITED
 def test_one_timing_a_point_of_equal_choices_has_no_rule() -> None:
     tally = judged("single", ("lognormal-15", "drift-down-20", "hiccups"), "null")
     assert tally.with_sure == 0
