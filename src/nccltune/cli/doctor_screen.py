@@ -22,6 +22,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     from nccltune.doctor.summary import (
         count_words,
         node_words,
+        unused_words,
         verdict_words,
         what_would_tell,
     )
@@ -32,6 +33,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     words = f"{verdict_words(examined)} · {count_words(examined)}"
     _line(out, f"[bold {colour}]verdict[/bold {colour}]", "verdict", words)
     _line(out, "[bold]looked at[/bold]", "looked at", node_words(examined))
+    _show_unused(out, unused_words(examined), everything=everything)
     for judged in findings:
         out.print()
         _show_finding(out, judged, many=many, everything=everything)
@@ -48,6 +50,15 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
         out.print()
         asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
         _line(out, "[dim]not told[/dim]", "not told", f"most would be told by: {asked}", "dim")
+
+
+def _show_unused(out: "Console", lines: list[str], *, everything: bool) -> None:
+    shown = lines if everything else lines[:_SHOWN]
+    for number, line in enumerate(shown):
+        lead = "not used" if number == 0 else ""
+        _line(out, f"[yellow]{lead}[/yellow]", lead, line)
+    if len(lines) > len(shown):
+        _line(out, "", "", f"and {len(lines) - len(shown)} more: --all")
 
 
 def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: bool) -> None:

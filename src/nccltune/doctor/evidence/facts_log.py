@@ -5,6 +5,7 @@ import io
 import re
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence, Raw
@@ -188,7 +189,12 @@ def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
         report.refuse(error.message)
     if report.unreadable:
         evidence.problems.append(f"{name}: {count(report.unreadable, 'line')} not understood")
+    if not found and report.error is None and has_rows(text):
+        evidence.refuse(
+            f"{name} (its table of nccl-tests)",
+            "nothing names the collective; let the file's name begin with it: all_reduce-1.log",
+        )
     if report.error is not None:
-        evidence.problems.append(f"{name}: {report.error}")
+        evidence.refuse(name, report.error)
         return []
     return found
