@@ -4,15 +4,17 @@
 from typing import Any
 
 from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
-from nccltune.doctor.evidence.parsers.kernel_log import failure_kind
+from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from nccltune.doctor.evidence.raw import Evidence, Raw
 from nccltune.doctor.facts import Facts
 
 # Outputs of programs, and of tools that state a failure in place of what they were asked for.
+_TABLES = ("nvlink", "topo", *(f"p2p-{kind}" for kind in "rwnap"))
+_TABLE_BYTES = 1024
+"""A tool that failed printed less than a table."""
 _ITEMS = (
     *("test", "output", "log", "diagnostics"),
-    *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-sm", "nvidia-smi-fabric", "nvlink", "topo"),
-    *(f"p2p-{kind}" for kind in "rwnap"),
+    *("nvidia-smi", "nvidia-smi-q", "nvidia-smi-sm", "nvidia-smi-fabric", *_TABLES),
 )
 _TOOL = "nvidia-smi"
 
@@ -25,7 +27,8 @@ def add_failures(evidence: Evidence, facts: Facts) -> None:
     # A file that is a log and a test is here once, as the test.
     for item in _ITEMS:
         for raw in evidence.all(item):
-            raws.setdefault(raw.source, raw)
+            if item not in _TABLES or len(raw.data) < _TABLE_BYTES:
+                raws.setdefault(raw.source, raw)
     records: list[dict[str, Any]] = []
     for raw in raws.values():
         rows = evidence.parse(raw, wrong_rows) if raw.name == "test" else ()
@@ -54,10 +57,11 @@ def _kernel(facts: Facts, printed: list[dict[str, Any]]) -> None:
         return
     lines = [(one["text"], one["count"]) for one in (logged.value if logged else ())]
     lines += [(one["text"], one["count"]) for one in printed]
+    kinds = failure_kinds([text for text, _ in lines])
     found = [
         {"kind": kind, "text": text, "count": count}
-        for text, count in lines
-        if (kind := failure_kind(text)) is not None
+        for kind, (text, count) in zip(kinds, lines, strict=True)
+        if kind is not None
     ]
     facts.add("kernel.failures", found, logged.source if logged else printed[0]["where"])
 

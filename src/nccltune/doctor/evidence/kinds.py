@@ -147,6 +147,7 @@ _MARKS: tuple[tuple[str, Callable[[bytes], object]], ...] = (
 _BY_ITEM = dict(_MARKS)
 # Where the name says so; GPUs without NVLink have no line of a link.
 _HINTED = {
+    "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
     "nvlink": _mark(rb"^\s+Link \d{1,3}: |^GPU \d{1,4}: "),
     "libraries": _mark(rb"\A/[^\n:]+(?: -> |:)"),
     "plugins": _mark(rb"\A== \w+\t"),

@@ -5,6 +5,7 @@ Addresses and numbers stay: rules read Xids, bus ids and speeds out of the text.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
@@ -132,8 +133,22 @@ _FAILURES = (
 )
 
 
-def failure_kind(line: str) -> str | None:
-    """Return what a line of the kernel's log says that failed, None where nothing did."""
+# Words without which a line is of no kind: nearly all lines have none of them.
+_LIKELY = (
+    *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
+    *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
+    *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall"),
+)
+
+
+def failure_kinds(lines: Sequence[str]) -> list[str | None]:
+    """Return of each line of the kernel's log what it says that failed, None where nothing did."""
+    together = "\n".join(lines)
+    likely = [word for word in _LIKELY if word in together]
+    return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
+
+
+def _failure_kind(line: str) -> str | None:
     return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
 
 
