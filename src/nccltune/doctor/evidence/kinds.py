@@ -99,7 +99,12 @@ _MARKS: tuple[tuple[str, Callable[[bytes], object]], ...] = (
     ),
     ("nvlink", _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)")),
     ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
-    ("topo", _mark(rb"^\s*(?:\x1b\[\d*m)?\s*GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b")),
+    (
+        "topo",
+        _mark(
+            rb"^\s*(?:\x1b\[\d*m)?\s*GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b(?!\s+(?:OK|[CGT]?NS|DR)\b)"
+        ),
+    ),
     ("ibstat", _mark(rb"^CA '")),
     ("ibstatus", _mark(rb"^Infiniband device '")),
     ("ibv_devinfo", _mark(rb"^hca_id:")),

@@ -17,6 +17,7 @@ from nccltune.doctor.evidence.kinds import named_part
 _DEEPEST = 4
 _FEW_READINGS = 3
 _READING = re.compile(r"\d{1,3}")
+_SIGN = re.compile(r"[-._]")
 # Several files of these are no sign of several nodes.
 _MANY = frozenset(
     {"log", "test", "job", "output", "diagnostics", "counters", "ethtool", "perftest"}
@@ -111,13 +112,9 @@ def _beside(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> lis
     if len(set(keys.values())) < 2:
         return [NodeFiles(own, tuple(files), False)]
     by_node: dict[str, list[str]] = defaultdict(list)
-    patterns = {
-        key: re.compile(rf"(?:^|[-._]){re.escape(key)}(?:$|[-._])") for key in set(keys.values())
-    }
+    node_in = _finder(set(keys.values()))
     for file in files:
-        stem = _stem(file)
-        named = (known for known, one in patterns.items() if one.search(stem))
-        key = keys[file] if file in keys else next(named, "")
+        key = keys[file] if file in keys else node_in(_stem(file))
         by_node[key].append(file)
     return [NodeFiles(key or own, tuple(by_node[key]), bool(key)) for key in sorted(by_node)]
 
@@ -125,11 +122,18 @@ def _beside(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> lis
 def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[str, str]:
     """The node of each file whose name holds one; empty where no item has files of two nodes."""
     by_item: dict[str, dict[str, str]] = defaultdict(dict)
+    others = []
     for file in files:
         item, rest = named_part(_stem(file))
-        item = item or kind_of(root / file)
-        if item and item not in _MANY and rest:
+        if not item:
+            others.append(file)
+        elif item not in _MANY and rest:
             by_item[item][file] = rest
+    node_in = _finder({rest for named in by_item.values() for rest in named.values()})
+    for file in others:
+        item = kind_of(root / file)
+        if item and item not in _MANY:
+            by_item[item][file] = node_in(_stem(file)) or _stem(file)
     found: dict[str, str] = {}
     several = False
     for named in by_item.values():
@@ -139,6 +143,27 @@ def _keys(root: Path, files: list[str], kind_of: Callable[[Path], str]) -> dict[
         several = several or len(rests) > 1
         found |= named
     return found if several else {}
+
+
+def _finder(nodes: set[str]) -> Callable[[str], str]:
+    """A function that gives the node whose name stands in a file's, the longest of several."""
+    # Parts of the file's name are looked up: there may be thousands of nodes.
+    most = max((len(_SIGN.split(node)) for node in nodes), default=0)
+
+    def node_in(stem: str) -> str:
+        parts = _SIGN.split(stem)
+        bounds = [0]
+        for part in parts:
+            bounds.append(bounds[-1] + len(part) + 1)
+        found = (
+            name
+            for first in range(len(parts))
+            for last in range(first + 1, min(first + most, len(parts)) + 1)
+            if (name := stem[bounds[first] : bounds[last] - 1]) in nodes
+        )
+        return max(found, key=len, default="")
+
+    return node_in
 
 
 def _stem(file: str) -> str:
