@@ -104,14 +104,17 @@ class Evidence:
                 if not (raw.is_file and raw.is_given) or raw.source in used:
                     continue
                 # A collector reads more than one source of a fact, of which one is enough.
-                if not (self.has_index and raw.is_sure):
-                    found.setdefault(
-                        raw.source, UnusedFile(file=raw.source, why=self._why(name, raw))
-                    )
+                if self.has_index and (raw.is_sure or not self._was_parsed(raw)):
+                    continue
+                one = UnusedFile(file=raw.source, why=self._why(name, raw))
+                found.setdefault(raw.source, one)
         return list(found.values())
 
     def _is_used(self, raw: Raw) -> bool:
         return id(raw) in self._used
+
+    def _was_parsed(self, raw: Raw) -> bool:
+        return any(known is raw for _, known in self._records.values())
 
     def _why(self, name: str, raw: Raw) -> str:
         if not raw.data.strip():
@@ -119,7 +122,7 @@ class Evidence:
         other = next((one for one in self._items[name] if self._is_used(one)), None)
         if other is not None:
             return f"{other.source} was read in its place"
-        if not any(known is raw for _, known in self._records.values()):
+        if not self._was_parsed(raw):
             return "no rule needed it"
         first = decode(raw.data[:400]).strip().partition("\n")[0][:80]
         return f"nothing in it was understood (its name says {name}): {first}"
