@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout, working
+from nccltune.cli.output import json_option, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from nccltune.model.topology import Topology
     from nccltune.topology.expect import Expected
@@ -185,7 +186,6 @@ def _hardware(topology: "Topology", options: dict[str, Any]) -> "list[Change]":
 
 
 def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     from nccltune.model.scale import count
@@ -196,7 +196,7 @@ def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]"
     whose = case.calibration.name if case.calibration else "defaults"
     inforce = [f"{name}={value}" for name, value in case.settings.items()]
     parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}", *inforce]
-    out.print(escape(" · ".join(parts)))
+    out.print(" · ".join(parts))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for title in ("GB/s", ""):
@@ -205,52 +205,49 @@ def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]"
         table.add_column(title)
     table.add_row("now", *_row(now, None))
     for answer in answers:
-        table.add_row(escape(answer.change.words), *_row(answer.expected, answer.gain))
+        table.add_row(answer.change.words, *_row(answer.expected, answer.gain))
     out.print(table)
     for note in dict.fromkeys(
         note for expected in (now, *(one.expected for one in answers)) for note in expected.notes
     ):
-        out.print(f"[dim]note[/dim]  {escape(note)}")
+        out.print(styled(("note", "dim"), f"  {note}"))
     _show_costs(out, now, answers)
     _show_proofs(out, answers)
 
 
-def _row(expected: "Expected", gain: float | None) -> tuple[str, ...]:
-    from rich.markup import escape
-
+def _row(expected: "Expected", gain: float | None) -> "tuple[str | Text, ...]":
     change = "" if gain is None else "same" if abs(gain - 1) < _SAME else f"{gain - 1:+.0%}"
     style = "" if gain is None or change == "same" else "green" if gain > 1 else "red"
-    shown = f"[{style}]{change}[/{style}]" if style else change
+    shown = styled((change, style))
     loads = sorted(expected.load_by_kind.items(), key=lambda item: -item[1])
     carries = ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
     link = f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})"
     busbw = f"{expected.busbw_gb_per_s:.3g}"
-    return busbw, shown, expected.algorithm.value, escape(link), escape(carries)
+    return busbw, shown, expected.algorithm.value, link, carries
 
 
 def _show_costs(out: "Console", now: "Expected", answers: "list[Answer]") -> None:
     """What a change costs beside the links: work for the CPU and its memory."""
-    from rich.markup import escape
-
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
             out.print(
-                f"[dim]cost[/dim]  {escape(answer.change.words)}: {more:.3g} GB/s more through"
-                " host memory (written and read) and the CPU's time for it"
+                styled(
+                    ("cost", "dim"),
+                    f"  {answer.change.words}: {more:.3g} GB/s more through"
+                    " host memory (written and read) and the CPU's time for it",
+                )
             )
 
 
 def _show_proofs(out: "Console", answers: "list[Answer]") -> None:
     """The commands for what would help, best first; if nothing does, say so."""
-    from rich.markup import escape
-
     better = sorted((one for one in answers if one.gain > 1 + _SAME), key=lambda one: -one.gain)
     if not better:
         out.print("nothing asked here raises the ceiling")
         return
     for answer in better:
-        out.print(f"[bold]prove[/bold] {escape(answer.change.words)}:")
+        out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
             out.print(f"  {line}", markup=False, soft_wrap=True)
 
