@@ -133,6 +133,24 @@ def test_each_broken_node_is_named(layout: str, tmp_path: Path) -> None:
     assert named(examined) == wanted
 
 
+@pytest.mark.parametrize("path", ["{node}/all.txt", "{node}.txt"])
+def test_all_outputs_in_one_file(path: str, tmp_path: Path) -> None:
+    """As `for node in ...; do ssh $node 'nvidia-smi; ibstat; ...' >$node.txt; done` writes them."""
+    kinds = ["a GPU is missing", "no GPU", "no driver", "lost", "off the bus", "driver"]
+    kinds += ["memory", "no peermem", "port down", "port slow", "MTU"]
+    order = ("nvidia-smi", "ibstat", "lsmod", "ip_addr", "dmesg")
+    nodes = {f"sound{n:03}": dict(SOUND) for n in range(20)}
+    for number, kind in enumerate(kinds):
+        changes = {item: text or "" for item, text in BROKEN[kind].items()}
+        nodes[f"broken{number:03}"] = {**SOUND, **changes}
+    for node, files in nodes.items():
+        file = tmp_path / path.format(node=node)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"$ {item}\n{files[item]}" for item in order))
+    examined = examine(read_nodes(tmp_path), rule_base(), "")
+    assert named(examined) == {f"broken{number:03}" for number in range(len(kinds))}
+
+
 def test_most_of_them_are_broken(tmp_path: Path) -> None:
     """Where the broken ones are the most, they are named all the same."""
     kinds = [kind for kind in BROKEN if kind in ("no GPU", "no driver", "lost", "off the bus")]

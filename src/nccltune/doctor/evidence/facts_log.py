@@ -13,6 +13,7 @@ from nccltune.doctor.facts import Facts
 from nccltune.formats.choices import choice_of_name
 from nccltune.formats.context import Context, ReadOptions
 from nccltune.formats.nccl_diagnostics import read_diagnostics
+from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
 from nccltune.formats.rounds import RoundCounter
@@ -183,7 +184,8 @@ def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     context = Context(name=name, options=options, report=report, rounds=RoundCounter())
     found: list[Sample] = []
     try:
-        for batch in read_text(io.BytesIO(text.encode()), context):
+        reader = read_json if text.lstrip().startswith("{") else read_text
+        for batch in reader(io.BytesIO(text.encode()), context):
             found += batch
     except InputError as error:
         report.refuse(error.message)

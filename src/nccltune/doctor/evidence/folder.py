@@ -8,11 +8,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from nccltune.doctor.evidence.catalogue import TEXTS
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.kinds import INDEX, kinds_of
+from nccltune.doctor.evidence.kinds import INDEX, Kinds, kinds_of
 from nccltune.doctor.evidence.layout import NodeFiles, nodes_in
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.raw import Cache, Evidence, Raw
@@ -104,9 +105,20 @@ def put_file(evidence: Evidence, path: Path, shown: str, *, asked: bool = False)
     elif not kinds.items:
         evidence.refuse(shown, _UNKNOWN if data.strip() else "is empty")
     else:
-        for item in kinds.items:
+        for item, part in zip(kinds.items, _parts(kinds, data), strict=True):
             real = evidence.real.get(item, _REAL.get(item, ""))
-            evidence.put(Raw(item, shown, data, real=real, is_given=True, is_sure=kinds.sure))
+            evidence.put(Raw(item, shown, part, real=real, is_given=True, is_sure=kinds.sure))
+
+
+def _parts(kinds: Kinds, data: bytes) -> Iterator[bytes]:
+    """The bytes of each item; empty lines before a part keep the numbers of its lines."""
+    if not kinds.starts:
+        yield from (data for _ in kinds.items)
+        return
+    # What is before the first output that is known goes with it.
+    bounds = [0, *kinds.starts[1:], len(data)]
+    for start, end in pairwise(bounds):
+        yield b"\n" * data.count(b"\n", 0, start) + data[start:end]
 
 
 _UNKNOWN = "its kind is not recognised"

@@ -14,6 +14,7 @@ from nccltune.doctor.evidence.parsers.failures import states_failure
 from nccltune.formats.lines import encoding_of
 
 HEAD_BYTES = 1 << 14
+MOST_PARTED = 1 << 20
 INDEX = "collected"
 """The item that says what was read when, and what could not be."""
 OUTPUT = "output"
@@ -75,12 +76,12 @@ _BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 _DAY = rb"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
 
 
-def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], object]:
+def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
     return re.compile(pattern, re.M | flags).search
 
 
 # The first mark that is found decides: what other tools' outputs hold comes after them.
-_MARKS: tuple[tuple[str, Callable[[bytes], object]], ...] = (
+_MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
     # Comments are one atomic group: they can be parted in as many ways as there are of them.
     ("topology", _mark(_XML + rb"<system\b", re.S)),
     ("graph", _mark(_XML + rb"<graphs\b", re.S)),
@@ -150,6 +151,14 @@ _MARKS: tuple[tuple[str, Callable[[bytes], object]], ...] = (
     (INDEX, _mark(rb"^by\tnccltune ")),
 )
 _BY_ITEM = dict(_MARKS)
+_TOOLS = frozenset(
+    {
+        *("nvidia-smi", "nvlink", "topo", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link"),
+        *("show_gids", "lspci", "dmesg", "nvidia-version", "modules", "lscpu", "cpuinfo"),
+        *("meminfo", "df-shm", "ulimit", "limits", "addresses"),
+    }
+)
+"""Tools whose outputs people write into one file."""
 # Where the name says so; GPUs without NVLink have no line of a link.
 _HINTED = {
     "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
@@ -195,15 +204,20 @@ _JOB = re.compile(
 )
 _ASSIGNED = re.compile(rb"(?:declare -x +|export +)?[A-Za-z_]\w*=")
 _LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
-_TEST = (b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds")
+_TEST = (
+    *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),
+    *(b"busbw #wrong", b"busbw  error", b'"nwrong"'),
+)
 _DIAGNOSTICS = b"NCCL DIAG "
 
 
 class Kinds(NamedTuple):
-    """The items that a file is; `sure` where its content has their mark."""
+    """The items that a file is; `sure` where its content has their mark. `starts` has where each
+    begins in a file that holds the outputs of several tools one after the other."""
 
     items: tuple[str, ...]
     sure: bool
+    starts: tuple[int, ...] = ()
 
 
 def kinds_of(name: str, data: bytes) -> Kinds:
@@ -225,6 +239,11 @@ def kinds_of(name: str, data: bytes) -> Kinds:
     if end in _JOBS and not head.lstrip().startswith(b"<"):
         return Kinds(("job",), sure=_JOB.search(head) is not None)
     by_content = _by_content(head, hint)
+    if by_content in _TOOLS:
+        parts = _parts(data[:MOST_PARTED])
+        if len(parts) > 1:
+            starts, items = zip(*parts, strict=True)
+            return Kinds(items, sure=True, starts=starts)
     if by_content:
         return Kinds((by_content,), sure=True)
     if states_failure(data):
@@ -267,6 +286,17 @@ def _by_content(head: bytes, hint: str) -> str:
     if _is_settings(head):
         return hint if hint in _SETTINGS else "env"
     return ""
+
+
+def _parts(data: bytes) -> list[tuple[int, str]]:
+    """Where the outputs of different tools begin, as of `nvidia-smi; ibstat; lsmod >node1.txt`."""
+    found = []
+    for item, mark in _MARKS:
+        match = mark(data) if item in _TOOLS else None
+        if match is not None:
+            found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
+    # Lines of two tools are not told apart where both begin at one of them.
+    return sorted({start: (start, item) for start, item in reversed(found)}.values())
 
 
 def _is_settings(head: bytes) -> bool:

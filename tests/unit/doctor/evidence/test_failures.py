@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a log, a tool or the kernel states as failed becomes a record, with its line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
 from tests.unit.doctor.evidence import texts
 from tests.unit.doctor.evidence.node import put
 from tests.unit.doctor.evidence.test_files_of_people import TEST
+from tests.unit.formats.test_nccl_tests_json import made
 
 LINES = [
     ("no_gpu", "No devices were found"),
@@ -93,6 +95,25 @@ def test_wrong_elements(old: str, new: str, tmp_path: Path) -> None:
     (facts,) = folder_facts(tmp_path)
     assert [one["kind"] for one in facts.value("failures")] == ["wrong", "wrong"]
     assert wrong_rows(TEST) == ()
+
+
+def test_wrong_elements_in_json(tmp_path: Path) -> None:
+    text = json.dumps(made())
+    put(tmp_path, "n1/sound.json", text)
+    put(tmp_path, "n2/wrong.json", text.replace('"nwrong": 0', '"nwrong": 96', 1))
+    sound, wrong = folder_facts(tmp_path)
+    assert (sound.value("failures"), len(sound.value("tests"))) == ([], 1)
+    assert [one["text"] for one in wrong.value("failures")] == ["96 wrong elements"]
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The rows have been copied without the lines that name the collective."""
+    rows = "\n".join(line for line in TEST.split("\n") if "#wrong" in line or "float" in line)
+    put(tmp_path, "n1/rows.txt", rows)
+    (facts,) = folder_facts(tmp_path)
+    (unused,) = facts.unused
+    assert unused.file == "n1/rows.txt (its table of nccl-tests)"
+    assert "names the collective" in unused.why
 
 
 KERNEL = [

@@ -47,7 +47,7 @@ PREFIXES = ("[1,0]<stdout>:", "0: ", "[default0]:", "2026-11-23T10:00:00.1Z stdo
     "name", ["topo.xml", "env.txt", "net.log", "status", "x", "lspci.out", "graph-1.txt", "ä b.dat"]
 )
 def test_the_content_decides(item: str, name: str) -> None:
-    assert kinds_of(name, CONTENTS[item].encode()) == ((item,), True)
+    assert kinds_of(name, CONTENTS[item].encode())[:2] == ((item,), True)
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -268,6 +268,9 @@ _ROW = re.compile(
 )
 
 
+_JSON_WRONG = re.compile(r'"nwrong"\s*:\s*"?(\d{1,15})')
+
+
 def has_rows(text: str) -> bool:
     """Return whether a text holds a row of a table of nccl-tests."""
     return "#wrong" in text and _ROW.search(text) is not None
@@ -276,15 +279,19 @@ def has_rows(text: str) -> bool:
 def wrong_rows(text: str) -> tuple[Failure, ...]:
     """Return the rows of a table of nccl-tests that count wrong elements (`#wrong`), as one."""
     if "#wrong" not in text:
-        return ()
+        counts = [match for match in _JSON_WRONG.finditer(text) if match[1].strip("0")]
+        if not counts:
+            return ()
+        line = text.count("\n", 0, counts[0].start()) + 1
+        return (Failure("wrong", f"{counts[0][1]} wrong elements", line, len(counts)),)
     found = [
         row for row in _ROW.finditer(text) if row["out"].strip("0N/A") or row["in"].strip("0N/A")
     ]
     if not found:
         return ()
     first = found[0]
-    counts = f"{first['out']} wrong elements out of place, {first['in']} in place"
-    words = f"{first['bytes']} bytes: {counts}"
+    both = f"{first['out']} wrong elements out of place, {first['in']} in place"
+    words = f"{first['bytes']} bytes: {both}"
     return (Failure("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
 
 
