@@ -54,6 +54,15 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         ],
         place,
     )
+    facts.add(
+        "log.warnings",
+        [
+            {"text": one.text, "line": one.line, "count": one.times}
+            for one in messages[:_MOST_MESSAGES]
+            if one.warn
+        ],
+        place,
+    )
     vias: dict[tuple[str, str], int] = {}
     for _, one in logs:
         for via in one.vias:

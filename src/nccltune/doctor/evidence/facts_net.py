@@ -259,11 +259,21 @@ def _counters(evidence: Evidence, facts: Facts) -> None:
             readings.append(found)
             source = source or (evidence.where(raw, "/sys/class/infiniband"))
     if readings:
+        pairs = _pairs(readings)
         facts.add(
             "hca_counters",
             [
                 {"hca": hca, "port": port, "counter": counter, "value": value, "earlier": before}
-                for (hca, port, counter), value, before in _pairs(readings)
+                for (hca, port, counter), value, before in pairs
+            ],
+            source,
+        )
+        facts.add(
+            "hca_errors",
+            [
+                {"hca": hca, "port": port, "counter": counter, "value": value}
+                for (hca, port, counter), value, before in pairs
+                if before is None and counter in _ERRORS
             ],
             source,
         )
@@ -299,6 +309,15 @@ def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
     ]
 
 
+# Those for which ibqueryerrors has a limit, as sysfs calls them; parsers give perfquery's so, too.
+_ERRORS = frozenset(
+    {
+        *("symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors"),
+        *("local_link_integrity_errors", "excessive_buffer_overrun_errors"),
+        *("SymbolErrorCounter", "LinkDownedCounter", "LinkErrorRecoveryCounter", "PortRcvErrors"),
+        *("LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors"),
+    }
+)
 _COUNTER = re.compile(
     r"^/sys/class/infiniband/(?P<hca>[\w.-]+)/ports/(?P<port>\d{1,3})/(?:hw_)?counters/"
     r"(?P<name>\w{1,64}):(?P<value>\d{1,20})$",
