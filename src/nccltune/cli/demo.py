@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout
+from nccltune.cli.output import json_option, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from nccltune.model.study import Study
@@ -115,8 +115,6 @@ def _show(
     crossovers: list[str],
     plugin: tuple[int, int],
 ) -> None:
-    from rich.markup import escape
-
     from nccltune.cli.tune import left_alone_words
     from nccltune.model.scale import count
     from nccltune.report.terminal import size_table
@@ -124,9 +122,9 @@ def _show(
     out = stdout()
     platform = study.platform()
     agreed, asked = plugin
-    out.print(f"platform   {escape(platform.title)}")
+    out.print(f"platform   {platform.title}")
     out.print(
-        f"recording  {escape(study.name)}, {escape(platform.recorded_at or 'undated')}: "
+        f"recording  {study.name}, {platform.recorded_at or 'undated'}: "
         f"{tuning.samples} timings; no GPU needed"
     )
     where = ", ".join(dict.fromkeys(crossovers)) or "none"
@@ -139,4 +137,4 @@ def _show(
     size_table(report, out)
     out.print(f"report     {study.report_path}", markup=False)
     out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
-    out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")
+    out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))

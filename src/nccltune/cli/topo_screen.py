@@ -3,6 +3,7 @@
 
 from typing import TYPE_CHECKING
 
+from nccltune.cli.output import styled
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.settings import PathKind
 
@@ -95,15 +96,17 @@ def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | 
 
 
 def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
-    from rich.markup import escape
-
     if link is None:
-        out.print(f"[bold]{escape(text)}[/bold]", soft_wrap=True)
+        out.print(styled((text, "bold")), soft_wrap=True)
         return
     style = "default" if link.sure else "yellow"
     out.print(
-        f"{escape(text.ljust(wide))}  [{style}]{bandwidth_words(link):>12}[/{style}]  "
-        f"[dim]{escape(link.how)}[/dim]",
+        styled(
+            f"{text.ljust(wide)}  ",
+            (f"{bandwidth_words(link):>12}", style),
+            "  ",
+            (link.how, "dim"),
+        ),
         soft_wrap=True,
     )
 
@@ -142,8 +145,6 @@ def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
 
 
 def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
-    from rich.markup import escape
-
     gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
     nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
     ends = [*gpus, *nets]
@@ -154,24 +155,24 @@ def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
     widths = [max(3, len(head)) for head in heads]
     out.print()
     columns = "  ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True))
-    out.print(f"[bold]paths[/bold]  (row to column)\n{'':<{first}}  {escape(columns)}",
+    out.print(styled(("paths", "bold"), f"  (row to column)\n{'':<{first}}  {columns}"),
               soft_wrap=True)  # fmt: skip
     found: dict[PathKind, Path] = {}
     reasons: dict[str, list[Path]] = {}
     for name, head in zip(ends, heads, strict=True):
-        cells = []
+        cells: list[str | tuple[str, str]] = []
         for other, width in zip(ends, widths, strict=True):
             path = ways.between(name, other)
             text = "X" if name == other else path.kind.name
-            cells.append(f"[{_STYLES[path.kind]}]{text.ljust(width)}[/{_STYLES[path.kind]}]")
+            cells += ["  ", (text.ljust(width), _STYLES[path.kind])]
             if name != other:
                 found.setdefault(path.kind, path)
                 if path.why is not None and path.kind not in (PathKind.PXN, PathKind.P2C):
                     reasons.setdefault(path.why.rpartition(": ")[0], []).append(path)
-        out.print(f"{escape(head.ljust(first))}  {'  '.join(cells)}", soft_wrap=True)
+        out.print(styled(head.ljust(first), *cells), soft_wrap=True)
     out.print()
     for kind in sorted(found):
-        out.print(f"[{_STYLES[kind]}]{kind.name}[/{_STYLES[kind]}]  {_WORDS[kind]}", soft_wrap=True)
+        out.print(styled((f"{kind.name}", _STYLES[kind]), f"  {_WORDS[kind]}"), soft_wrap=True)
     for reason, paths in reasons.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout, working
+from nccltune.cli.output import json_option, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from nccltune.model.topology import Topology
     from nccltune.topology.expect import Expected
@@ -192,8 +193,6 @@ def _hardware(topology: "Topology", options: dict[str, Any]) -> "list[Change]":
 def _show(
     out: "Console", case: "Case", now: "Expected", answers: "list[Answer]", unanswered: list[str]
 ) -> None:
-    from rich.markup import escape
-
     from nccltune.cli.output import hanging
     from nccltune.model.scale import count
 
@@ -203,7 +202,7 @@ def _show(
     whose = case.calibration.name if case.calibration else "defaults"
     inforce = [f"{name}={value}" for name, value in case.settings.items()]
     parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}", *inforce]
-    out.print(escape(" · ".join(parts)))
+    out.print(" · ".join(parts))
     rows: list[tuple[str, Expected, float | None]] = [("now", now, None)]
     rows += [(answer.change.words, answer.expected, answer.gain) for answer in answers]
     if out.is_terminal and out.width < _TABLE_WIDTH:
@@ -211,13 +210,12 @@ def _show(
     else:
         _show_table(out, rows)
     for note in [*_notes(now, answers), *unanswered]:
-        hanging(out, "[dim]note[/dim]  ", 6, note)
+        hanging(out, ("note  ", "dim"), 6, note)
     _show_costs(out, now, answers)
     _show_proofs(out, now, answers)
 
 
 def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -230,28 +228,26 @@ def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]"
     for words, expected, gain in rows:
         mark = "" if not unsure else " " if expected.sure else "?"
         table.add_row(
-            escape(words),
+            words,
             _busbw(expected) + mark,
             _gain(gain),
             expected.algorithm.value,
-            escape(f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})"),
-            escape(_carries(expected)),
+            f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})",
+            _carries(expected),
         )
     out.print(table)
 
 
 def _show_list(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
     """The table for a narrow terminal: each row as lines below each other."""
-    from rich.markup import escape
 
     from nccltune.cli.output import hanging
 
     for words, expected, gain in rows:
         mark = "" if expected.sure else "?"
-        change = f" ({_gain(gain)})" if gain is not None else ""
-        out.print(
-            f"{escape(words)}: {_busbw(expected)}{mark} GB/s{change} by {expected.algorithm.value}"
-        )
+        change = styled(" (", _gain(gain), ")") if gain is not None else ""
+        head = f"{words}: {_busbw(expected)}{mark} GB/s"
+        out.print(styled(head, change, f" by {expected.algorithm.value}"))
         link = f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g} GB/s)"
         hanging(out, "  full link ", 12, link)
         hanging(out, "  carries   ", 12, _carries(expected))
@@ -261,13 +257,12 @@ def _busbw(expected: "Expected") -> str:
     return f"{expected.busbw_gb_per_s:.3g}"
 
 
-def _gain(gain: float | None) -> str:
+def _gain(gain: float | None) -> "Text":
     if gain is None:
-        return ""
+        return styled("")
     if abs(gain - 1) < _SAME:
-        return "same"
-    style = "green" if gain > 1 else "red"
-    return f"[{style}]{gain - 1:+.0%}[/{style}]"
+        return styled("same")
+    return styled((f"{gain - 1:+.0%}", "green" if gain > 1 else "red"))
 
 
 def _carries(expected: "Expected") -> str:
@@ -294,7 +289,7 @@ def _show_costs(out: "Console", now: "Expected", answers: "list[Answer]") -> Non
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
             hanging(
-                out, "[dim]cost[/dim]  ", 6,
+                out, ("cost  ", "dim"), 6,
                 f"{answer.change.words}: {more:.3g} GB/s more through host memory (written and "
                 "read) and the CPU's time for it",
             )  # fmt: skip
@@ -303,7 +298,6 @@ def _show_costs(out: "Console", now: "Expected", answers: "list[Answer]") -> Non
 def _show_proofs(out: "Console", now: "Expected", answers: "list[Answer]") -> None:
     """The commands for what would help, best first; if nothing does, say so. What rests on
     assumptions recommends nothing."""
-    from rich.markup import escape
 
     if not now.sure:
         out.print("no recommendation: figures with ? rest on what the notes call assumed")
@@ -314,11 +308,9 @@ def _show_proofs(out: "Console", now: "Expected", answers: "list[Answer]") -> No
         return
     for answer in better:
         if not answer.confirm:
-            out.print(
-                f"no recommendation for {escape(answer.change.words)}: its figure is not sure"
-            )
+            out.print(f"no recommendation for {answer.change.words}: its figure is not sure")
             continue
-        out.print(f"[bold]prove[/bold] {escape(answer.change.words)}:")
+        out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
             out.print(f"  {line}", markup=False, soft_wrap=True)
 

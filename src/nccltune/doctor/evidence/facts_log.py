@@ -5,6 +5,7 @@ import io
 import re
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence, Raw
@@ -12,6 +13,7 @@ from nccltune.doctor.facts import Facts
 from nccltune.formats.context import Context, ReadOptions
 from nccltune.formats.file_names import named_choice
 from nccltune.formats.nccl_diagnostics import read_diagnostics
+from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
 from nccltune.formats.rounds import RoundCounter
@@ -49,6 +51,15 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         [
             {"text": one.text, "warn": one.warn, "line": one.line, "count": one.times}
             for one in messages[:_MOST_MESSAGES]
+        ],
+        place,
+    )
+    facts.add(
+        "log.warnings",
+        [
+            {"text": one.text, "line": one.line, "count": one.times}
+            for one in messages[:_MOST_MESSAGES]
+            if one.warn
         ],
         place,
     )
@@ -183,13 +194,19 @@ def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     context = Context(name=name, options=options, report=report, rounds=RoundCounter())
     found: list[Sample] = []
     try:
-        for batch in read_text(io.BytesIO(text.encode()), context):
+        reader = read_json if text.lstrip().startswith("{") else read_text
+        for batch in reader(io.BytesIO(text.encode()), context):
             found += batch
     except InputError as error:
         report.refuse(error.message)
     if report.unreadable:
         evidence.problems.append(f"{name}: {count(report.unreadable, 'line')} not understood")
+    if not found and report.error is None and has_rows(text):
+        evidence.refuse(
+            f"{name} (its table of nccl-tests)",
+            "nothing names the collective; let the file's name begin with it: all_reduce-1.log",
+        )
     if report.error is not None:
-        evidence.problems.append(f"{name}: {report.error}")
+        evidence.refuse(name, report.error)
         return []
     return found
