@@ -65,16 +65,15 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
 
 
 def _show(analysis: "Analysis") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     from nccltune.model.finding import FindingKind
     from nccltune.model.sizes import format_bytes
 
     out = stdout()
-    out.print(f"platform   {escape(analysis.platform.title)}")
+    out.print(f"platform   {analysis.platform.title}")
     if analysis.platform.replay:
-        out.print(f"replay     of {escape(analysis.platform.replay)}")
+        out.print(f"replay     of {analysis.platform.replay}")
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("collective", no_wrap=True)
     for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
@@ -104,6 +103,6 @@ def _show(analysis: "Analysis") -> None:
     for finding in analysis.findings:
         label = finding.kind.value.replace("_", " ")
         style = colour.get(finding.kind, "dim")
-        hanging(out, f"[{style}]{label:<22}[/{style}]", 22, finding.sentence)
+        hanging(out, (f"{label:<22}", style), 22, finding.sentence)
     if not analysis.findings:
         out.print("nothing found: the default is right wherever it was measured")

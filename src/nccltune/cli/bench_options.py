@@ -330,7 +330,7 @@ def show_start(platform: "Platform", came_from: str | None) -> None:
                 f"{name}={platform.settings[name]} is set: NCCL offers nothing else, so nothing "
                 "else is measured"
             )
-            hanging(note, "[yellow]warning[/yellow]    ", 11, words)
+            hanging(note, ("warning    ", "yellow"), 11, words)
     if platform.replay:
         words = (
             f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout
+from nccltune.cli.output import json_option, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from nccltune.model.study import Study
@@ -52,9 +52,16 @@ def command(recording: str | None, output: Path | None, as_json: bool) -> None:
 def _copy(recording: Path, target: Path) -> "Study":
     """A copy of a recording at `target`. A study that stands there is not touched, unless it is
     such a copy to which nobody added anything."""
+    from nccltune.examples import examples
     from nccltune.model.errors import InputError
     from nccltune.model.study import Study, write_whole
 
+    if not (recording / "samples.jsonl").is_file():
+        usable = [name for name, path in examples().items() if (path / "samples.jsonl").is_file()]
+        raise InputError(
+            f"the recording {recording.name!r} has no timings of choices to tune from",
+            hint=f"recordings that have: {' '.join(usable)}",
+        )
     study = Study.create(target)
     for name in ("platform.json", "samples.jsonl"):
         if (target / name).exists() and (target / name).read_bytes() != (
@@ -108,8 +115,6 @@ def _show(
     crossovers: list[str],
     plugin: tuple[int, int],
 ) -> None:
-    from rich.markup import escape
-
     from nccltune.cli.tune import left_alone_words
     from nccltune.model.scale import count
     from nccltune.report.terminal import size_table
@@ -117,9 +122,9 @@ def _show(
     out = stdout()
     platform = study.platform()
     agreed, asked = plugin
-    out.print(f"platform   {escape(platform.title)}")
+    out.print(f"platform   {platform.title}")
     out.print(
-        f"recording  {escape(study.name)}, {escape(platform.recorded_at or 'undated')}: "
+        f"recording  {study.name}, {platform.recorded_at or 'undated'}: "
         f"{tuning.samples} timings; no GPU needed"
     )
     where = ", ".join(dict.fromkeys(crossovers)) or "none"
@@ -132,4 +137,4 @@ def _show(
     size_table(report, out)
     out.print(f"report     {study.report_path}", markup=False)
     out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
-    out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")
+    out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr, stdout, working
+from nccltune.cli.output import json_option, print_json, stderr, stdout, working, write_exact
 
 if TYPE_CHECKING:
     from nccltune.doctor.facts import Facts
@@ -76,7 +76,7 @@ def command(
     if fix_script:
         from nccltune.doctor.script import fix_script as script_of
 
-        click.echo(script_of(examined), nl=False)
+        write_exact(script_of(examined))
     elif as_json:
         print_json(examined)
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout, working
+from nccltune.cli.output import json_option, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,26 +151,27 @@ def _tuned_scales(config: Path | None) -> "list[Scale]":
 
 
 def _show(item: "Explained") -> None:
-    from rich.markup import escape
-
     from nccltune.model.sizes import format_bytes
 
     out = stdout()
     interface = "" if item.interface is None else f" (interface v{item.interface})"
-    out.print(f"plugin     {escape(item.tuner)}{interface}, as NCCL {item.nccl} loads it")
+    out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
     for line in item.log:
         style = "yellow" if line.level == "WARN" else "dim"
-        out.print(f"[{style}]{line.level.lower():<11}{escape(line.text)}[/{style}]")
+        out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
     for warning in item.warnings:
-        out.print(f"[yellow]{'warning':<11}{escape(warning)}[/yellow]")
+        out.print(styled((f"{'warning':<11}{warning}", "yellow")))
     for collective, ranges in item.collectives.items():
-        out.print(f"[bold]{collective.value:<14}{item.scale}[/bold]")
+        out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
         for one in ranges:
             low, high = format_bytes(one.min_bytes), format_bytes(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
             out.print(
-                f"{low:>9} - {high:<9} [{style}]{one.decides:<16}[/{style}]"
-                f"[dim]{one.min_bytes}-{one.max_bytes} bytes[/dim]"
+                styled(
+                    f"{low:>9} - {high:<9} ",
+                    (f"{one.decides:<16}", style),
+                    (f"{one.min_bytes}-{one.max_bytes} bytes", "dim"),
+                )
             )
             for warning in dict.fromkeys(one.warnings):
-                out.print(f"{'':>22}[yellow]{escape(warning)}[/yellow]")
+                out.print(styled(f"{'':>22}", (warning, "yellow")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout
+from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ _FLAGS_SHOWN = 12
 @click.option(
     "--choice",
     help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
-    "  [default: by the NCCL log in the output, else by the file's name]",
+    "  [default: by the NCCL log, the command line in the output, or the file's name]",
 )
 @click.option("--collective", help="The collective, where nothing in a file names it.")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")
@@ -83,8 +83,8 @@ def command(
     (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which the study keeps. What cannot be read is
     counted and shown, never guessed; runs that are not what they claim are flagged. A run that is
     in the study already, in this or another file, is skipped. Runs of different platforms are
-    refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt, 2 if a file was
-    refused or nothing could be read.
+    refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt or a row could not
+    be read, 2 if a file was refused or nothing could be read.
     """
     from datetime import UTC, datetime
 
@@ -147,8 +147,8 @@ def _exit_code(result: "Imported") -> int:
     refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
     if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY, Outcome.DUPLICATE}:
         return 2
-    new = (item for item in result.files if item.outcome is not Outcome.ALREADY)
-    return int(any(item.report.doubtful for item in new))
+    new = (item.report for item in result.files if item.outcome is not Outcome.ALREADY)
+    return int(any(report.doubtful or report.unreadable for report in new))
 
 
 # --- what it prints ----------------------------------------------------------------------------
@@ -156,8 +156,6 @@ def _exit_code(result: "Imported") -> int:
 
 def _show(result: "Imported", study: Path) -> None:
     """What was read, then what was not, then flags, then what to do next."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
     from nccltune.formats.reading import FileKind
     from nccltune.model.scale import count
@@ -168,24 +166,27 @@ def _show(result: "Imported", study: Path) -> None:
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
     for report in every:
         if report.kind is FileKind.TOPOLOGY:
-            out.print(f"topology    {escape(report.name)}")
+            out.print(f"topology    {report.name}")
     if new:
         tables = sum(report.tables for report in new)
         rows = sum(report.rows for report in new)
         samples = sum(report.samples for report in new)
         out.print(
-            f"read        {count(len(new), 'file')}, {count(tables, 'table')},"
-            f" {count(rows, 'row')}, [bold]{count(samples, 'sample')}[/bold]"
-            f"{_kinds(new)}"
+            styled(
+                f"read        {count(len(new), 'file')}, {count(tables, 'table')},",
+                f" {count(rows, 'row')}, ",
+                (f"{count(samples, 'sample')}", "bold"),
+                _kinds(new),
+            )
         )
-        out.print(f"collectives {escape(_counted(new, 'collectives'))}")
+        out.print(f"collectives {_counted(new, 'collectives')}")
         low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
         high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
         out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
-        out.print(f"choices     {escape(_counted(new, 'choices'))}")
+        out.print(f"choices     {_counted(new, 'choices')}")
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
-        out.print(f"platform    {escape(result.platform.title)}")
+        out.print(f"platform    {result.platform.title}")
     _show_known(result)
     _show_unread(result.files)
     _show_flags(result.files)
@@ -225,18 +226,20 @@ def _show_end(result: "Imported", study: Path) -> None:
     name = shlex.quote(result.studies[0] if result.studies else str(study))
     if result.samples:
         where = " and ".join(result.studies)
-        out.print(f"Wrote {count(result.samples, 'sample')} to {where}.", markup=False)
-        stderr().print(f"next: nccltune analyze {name}", style="dim", markup=False, soft_wrap=True)
+        out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
+        stderr().print(styled((f"next: nccltune analyze {name}", "dim")), soft_wrap=True)
     elif Outcome.IMPORTED in outcomes:
-        line = f"next: nccltune topo show {name}"
-        stderr().print(line, style="dim", markup=False, soft_wrap=True)
+        stderr().print(styled((f"next: nccltune topo show {name}", "dim")), soft_wrap=True)
     elif outcomes & {Outcome.ALREADY, Outcome.DUPLICATE}:
-        out.print(f"Nothing new for {study}.", markup=False)
+        out.print(f"Nothing new for {study}.")
     elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
         print(
             error_lines(
                 "no measurement was read",
-                "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+                "every row was left out for the reasons above"
+                if any(item.report.unreadable for item in result.files)
+                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
+                " nccltune",
             ),
             file=sys.stderr,
         )
@@ -299,8 +302,6 @@ def _scales(reports: "list[FileReport]") -> str:
 
 def _show_unread(files: "list[FileOutcome]") -> None:
     """Lines and files that could not be read; a file that was named and refused is an error."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
     from nccltune.model.scale import count
 
@@ -308,11 +309,11 @@ def _show_unread(files: "list[FileOutcome]") -> None:
     lines = [(item.report, line) for item in files for line in item.report.first_unreadable]
     total = sum(item.report.unreadable for item in files)
     if total:
-        out.print(f"[yellow]not read[/yellow]    {count(total, 'line')}")
+        out.print(styled(("not read", "yellow"), f"    {count(total, 'line')}"))
         for report, line in lines[:_FLAGS_SHOWN]:
-            out.print(f"  {escape(f'{report.name}:{line.line}: {line.reason}')}")
+            out.print(f"  {report.name}:{line.line}: {line.reason}")
             if line.text:
-                out.print(f"    [dim]{escape(line.text)}[/dim]")
+                out.print(styled("    ", (line.text, "dim")))
         if total > min(len(lines), _FLAGS_SHOWN):
             out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
     refused = [item.report for item in files if item.outcome is Outcome.REFUSED]
@@ -326,13 +327,11 @@ def _show_unread(files: "list[FileOutcome]") -> None:
     if passed:
         out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
         for report in passed[:5]:
-            out.print(f"  {escape(report.name)}: {escape(report.error or '')}")
+            out.print(f"  {report.name}: {report.error or ''}")
 
 
 def _show_flags(files: "list[FileOutcome]") -> None:
     """What to know about the runs, doubtful ones first; equal remarks on several files once."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
 
     out = stdout()
@@ -345,12 +344,12 @@ def _show_flags(files: "list[FileOutcome]") -> None:
     ordered = sorted(grouped.values(), key=lambda flags: not flags[0][1].doubtful)
     for flags in ordered[:_FLAGS_SHOWN]:
         name, flag = flags[0]
-        word = "[yellow]doubtful[/yellow]   " if flag.doubtful else "note       "
+        word = ("doubtful   ", "yellow") if flag.doubtful else ("note       ", "")
         where = f"{name}:{flag.line}" if flag.line else name
         times = sum(each.count for _, each in flags)
         more = f" ({times} times in {len(flags)} files)" if len(flags) > 1 else ""
         more = more or (f" ({times} times)" if times > 1 else "")
-        out.print(f"{word} {escape(f'{where}: {flag.sentence}{more}')}")
+        out.print(styled(word, f" {where}: {flag.sentence}{more}"))
     if len(ordered) > _FLAGS_SHOWN:
         out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")
 
@@ -367,7 +366,7 @@ def _progress(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import hanging, json_option, print_json, stdout
+from nccltune.cli.output import hanging, json_option, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,26 +155,24 @@ def _show(out: "Console", verdict: "Verdict") -> None:
 
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
-        hanging(out, "[bold]starts[/bold]   ", _INDENT, f"{words}  ({names(flavors)})")
+        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
     for held in verdict.findings:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
     if not verdict.findings:
-        hanging(out, "[green]ok[/green]       ", _INDENT, "nothing wrong")
+        hanging(out, ("ok       ", "green"), _INDENT, "nothing wrong")
     assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
     if assumed is not None:
-        hanging(out, "[dim]note[/dim]     ", _INDENT, assumed)
+        hanging(out, ("note     ", "dim"), _INDENT, assumed)
     if verdict.mended is not None:
-        from rich.markup import escape
-
-        out.print(f"[bold]mended[/bold]   {escape(verdict.mended)}", soft_wrap=True)
+        out.print(styled(("mended", "bold"), f"   {verdict.mended}"), soft_wrap=True)
 
 
 def _show_finding(out: "Console", finding: "Finding", where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
     words = finding.message + (f". Mend: {finding.mend}" if finding.mend else "") + where
-    lead = f"[{style}]{severity}[/{style}]" + " " * (_INDENT - len(severity))
+    lead = (severity.ljust(_INDENT), style)
     hanging(out, lead, _INDENT, words)
 
 

@@ -9,7 +9,7 @@ import click
 
 import nccltune
 from nccltune.cli.context import STUDY, open_sorted
-from nccltune.cli.output import json_option, print_json, stderr, stdout, working
+from nccltune.cli.output import json_option, print_json, stderr, stdout, styled, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
@@ -57,11 +57,10 @@ def command(
         print_json(build_report(study))
         return
     if terminal:
-        from rich.console import Console
-
+        from nccltune.cli.output import report_console
         from nccltune.report.terminal import render
 
-        render(build_report(study), Console(highlight=False))
+        render(build_report(study), report_console())
         return
     path = output or Study(study).report_path
     report = write_report(study, path)
@@ -88,8 +87,6 @@ def write_report(study: Path, output: Path | None = None) -> "Report":
 
 def build_report(path: Path) -> "Report":
     """The report of the study at `path`."""
-    from rich.markup import escape
-
     from nccltune.analyze import analyze_sorted
     from nccltune.cli.expectation import expectations_of
     from nccltune.formats.reading import ImportRecord
@@ -103,8 +100,11 @@ def build_report(path: Path) -> "Report":
     proof = read_proof(opened)
     if proof is not None and not _in_step(opened, proof):
         stderr().print(
-            "[yellow]warning:[/yellow] proof.json is of another configuration and not shown: "
-            f"nccltune verify {escape(shlex.quote(str(path)))}",
+            styled(
+                ("warning:", "yellow"),
+                " proof.json is of another configuration and not shown: "
+                f"nccltune verify {shlex.quote(str(path))}",
+            ),
             soft_wrap=True,
         )
         proof = None
@@ -152,8 +152,6 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
     not run since the last samples came in."""
     from datetime import UTC, datetime
 
-    from rich.markup import escape
-
     from nccltune.tune.result import TuneOptions, Tuning
     from nccltune.tune.study import tune
 
@@ -164,8 +162,11 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
             return kept, _written(study, kept)
         options = kept.options
         stderr().print(
-            "[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown here "
-            f"are new, tuner.conf is not: nccltune tune {escape(shlex.quote(str(study.path)))}",
+            styled(
+                ("warning:", "yellow"),
+                " tuning.json is older than the samples; the rules shown here "
+                f"are new, tuner.conf is not: nccltune tune {shlex.quote(str(study.path))}",
+            ),
             soft_wrap=True,
         )
     created = datetime.now(UTC).date().isoformat()

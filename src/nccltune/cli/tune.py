@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
+from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from nccltune.tune.result import TunedGroup, Tuning
 
 EPILOG = """\b
@@ -77,27 +79,30 @@ def _show_group(group: "TunedGroup") -> None:
         f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
         f"{count(group.rounds, 'round')}"
     )
-    out.print(f"[bold]{heading}[/bold]")
-    lines = []
+    out.print(styled((f"{heading}", "bold")))
+    lines: list[tuple[int, int, str, Text]] = []
     for item in group.rules:
         if item.gain is None or item.least is None or item.most is None:
-            gain = "[dim]gain unknown[/dim]"
+            gain = styled(("gain unknown", "dim"))
         else:
-            gain = f"[green]{item.gain:.2f}x[/green]  ({item.least:.2f}-{item.most:.2f})"
-        sure = "sure" if item.sure else "[yellow]not sure[/yellow]"
-        lines.append(
-            (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, f"{gain}   {sure}")
-        )
-    lines += [(item.min_bytes, item.max_bytes, "default", item.reason) for item in group.left_alone]
-    for low, high, choice, words in sorted(lines):
+            interval = f"  ({item.least:.2f}-{item.most:.2f})"
+            gain = styled((f"{item.gain:.2f}x", "green"), interval)
+        sure = ("sure", "") if item.sure else ("not sure", "yellow")
+        gain.append("   ").append(*sure)
+        lines.append((item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, gain))
+    lines += [
+        (item.min_bytes, item.max_bytes, "default", styled(item.reason))
+        for item in group.left_alone
+    ]
+    for low, high, choice, words in sorted(lines, key=lambda line: line[:3]):
         end = "" if low == high else f"- {format_bytes(high)}"
         lead = f"{format_bytes(low):>9} {end:<11} {choice:<16}"
         if choice == "default":
-            hanging(out, lead, len(lead), words, "dim")
+            hanging(out, lead, len(lead), words.plain, "dim")
         else:
-            out.print(lead + words)
+            out.print(styled(lead).append_text(words))
     if any(not item.sure for item in group.rules):
-        out.print(f"[yellow]{'':>22}not sure: {group.rules[0].reason}[/yellow]")
+        out.print(styled((f"{'':>22}not sure: {group.rules[0].reason}", "yellow")))
 
 
 def left_alone_words(tuning: "Tuning") -> str:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccltune.cli.env import conflicts, deployment
-from nccltune.cli.output import print_json, stderr, stdout
+from nccltune.cli.output import print_json, stderr, stdout, styled
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from nccltune.measure.under import Under
     from nccltune.model.study import Study
     from nccltune.tune.proof.stock import LoggedRun, StockPoint, StockProof, Times
@@ -209,7 +211,7 @@ def _times(path: Path) -> "Times":
     from nccltune.model.collective import Collective
 
     found: dict[tuple[Collective, int], list[float]] = {}
-    options = ReadOptions(study="verify", choice=DEFAULT)
+    options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
     for reading in read_inputs([Found(path, path.name, False)], options):
         for batch in reading.batches():
             for sample in batch.samples:
@@ -276,9 +278,9 @@ def _time(time_us: float | None) -> str:
     return "" if time_us is None else time_text(time_us)
 
 
-def _words(point: "StockPoint") -> str:
+def _words(point: "StockPoint") -> "Text":
     if point.verdict == "as the rule says":
-        return "[green]as the rule says[/green]"
+        return styled(("as the rule says", "green"))
     if point.verdict == "not as the rule says":
-        return f"[red]the rule says {point.rule}[/red]"
-    return f"[red]{point.verdict}[/red]" if point.verdict == "changed" else point.verdict or ""
+        return styled((f"the rule says {point.rule}", "red"))
+    return styled((point.verdict or "", "red" if point.verdict == "changed" else ""))

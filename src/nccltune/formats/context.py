@@ -18,8 +18,10 @@ Progress = Callable[[int], None]
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user told about the inputs; None leaves it to what they say themselves.
 
-    `choice` and `collective` apply to every table. `per_iteration` makes a sample of each iteration
-    that an nccl-tests JSON holds, instead of one with their mean.
+    `choice` and `collective` apply to every table. `started_here` says that we started the program
+    ourselves: then `choice` is what was asked for, and no other evidence is compared with it.
+    `per_iteration` makes a sample of each iteration that an nccl-tests JSON holds, instead of one
+    with their mean.
     """
 
     study: str
@@ -28,6 +30,7 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | None = None
     ranks: int | None = None
     per_iteration: bool = False
+    started_here: bool = False
 
 
 class Context(msgspec.Struct, kw_only=True):

@@ -63,11 +63,12 @@ class Spool:
         """Give the samples of a run as they are written, whole lines in chunks."""
         number: dict[tuple[object, ...], int] = {}
         skip = become.skip
-        for chunk in self._chunks(run):
-            while skip and chunk:
-                chunk = chunk[chunk.index(b"\n") + 1 :]
+        for lines in self._chunks(run):
+            at = 0
+            while skip and at < len(lines):
+                at = lines.index(b"\n", at) + 1
                 skip -= 1
-            if chunk:
+            if chunk := lines[at:]:
                 slow = become.round is not None or become.shift or not become.keep_times
                 yield (
                     self._changed(chunk, run, become, number)

@@ -142,16 +142,18 @@ def _read_all(
         before = done.get(report.file_hash, [])
         if report.error is not None:
             continue
-        if any(record.options == told or _counts(record) for record in before):
+        if any(options_before == told or counts for options_before, counts in before):
             outcome.outcome = Outcome.ALREADY
             continue
         file = _read(reading, spool)
-        if report.error is None:
-            whole = report.samples or report.kind is FileKind.TOPOLOGY
-            outcome.outcome = Outcome.IMPORTED if whole else Outcome.EMPTY
-            file.outcome = outcome
-            files.append(file)
-            done.setdefault(report.file_hash, []).append(ImportRecord.of(report, told, None, []))
+        if report.error is not None:
+            continue
+        whole = report.samples or report.kind is FileKind.TOPOLOGY
+        outcome.outcome = Outcome.IMPORTED if whole else Outcome.EMPTY
+        file.outcome = outcome
+        files.append(file)
+        if whole:
+            done.setdefault(report.file_hash, []).append((told, False))
     return files
 
 
@@ -328,12 +330,14 @@ def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None
         )
 
 
-def _done(homes: list[Study]) -> dict[str, list[ImportRecord]]:
-    """What was imported so far, by file hash."""
-    done: dict[str, list[ImportRecord]] = {}
+def _done(homes: list[Study]) -> dict[str, list[tuple[str, bool]]]:
+    """Files imported so far, by hash: the options, and whether it must not be read with others."""
+    done: dict[str, list[tuple[str, bool]]] = {}
     for study in homes:
         for record in study.imports(ImportRecord):
-            done.setdefault(record.file_hash, []).append(record)
+            # A file without samples is read again: its name may be evidence now.
+            if record.samples or record.kind is FileKind.TOPOLOGY:
+                done.setdefault(record.file_hash, []).append((record.options, _counts(record)))
     return done
 
 

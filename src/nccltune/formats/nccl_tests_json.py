@@ -66,7 +66,7 @@ class _JsonReader:
             return
         try:
             value = msgspec.json.decode(item.raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             text = item.raw[:200].decode(errors="replace")
             self.report.cannot_read(item.line, f'"{item.key}": {text}', f"not JSON: {error}")
             return
@@ -124,6 +124,8 @@ class _JsonReader:
             calls = once + _count(value.get("warmup_iters"))
             run.calls = calls * run.aggregated * max(1, run.graph)
         run.parameters = f"{each} {once}"
+        # Each entry is expanded to the ranks of its process below.
+        run.ranks_per_process = 1
         devices = value.get("devices")
         for entry in devices if isinstance(devices, list) else []:
             self._add_device(entry, each)

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from nccltune.formats.choice_evidence import Label, find_label, label_of_row
 from nccltune.formats.context import Context
-from nccltune.formats.evidence import Label, Shape, find_collective, find_label, label_of_row
+from nccltune.formats.evidence import Shape, find_collective
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
 from nccltune.formats.nccl_tests_layout import FlatRow, Layout, Row, Timing
-from nccltune.formats.nccl_tests_run import Run, ScaleFound, find_scale
+from nccltune.formats.nccl_tests_run import Run, ScaleEvidence, ScaleFound, find_scale
+from nccltune.formats.process_logs import RunLogs, process_key
+from nccltune.formats.rank_bounds import rank_bounds
 from nccltune.formats.reading import FlagKind
 from nccltune.formats.redact import host_hash
 from nccltune.formats.runs import ROWS_KEPT, Batch, RunFound, printed_time, text_id
@@ -43,7 +46,9 @@ class Table:
     """A table being read. Rows are gathered with `keep` or `add` and become samples in `emit`,
     as late as bounded memory allows, so that log lines after a row still tell what ran."""
 
-    def __init__(self, run: Run, layout: Layout, context: Context, line: int) -> None:
+    def __init__(
+        self, run: Run, layout: Layout, context: Context, line: int, logs: RunLogs | None = None
+    ) -> None:
         self.run = run
         self.layout = layout
         self.line = line
@@ -58,10 +63,12 @@ class Table:
         self._context = context
         self._empty = 0
         self._collective: Collective | None = None
-        self._label = Label(None, "")
+        self._label = Label(None)
         self._scale = ScaleFound(None, None, False)
         self._source = Source(tool=TOOL)
+        self._logs = logs
         self._log = run.log
+        self._log_lines = 0
         self._check: BandwidthCheck | None = None
 
     def add(self, row: Row) -> None:
@@ -101,6 +108,8 @@ class Table:
         self.rows.clear()
         if self._check is None:
             self._check = self._prepare(rows)
+        elif self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
         report = self._context.report
         report.rows += len(rows)
         self._check.feed(rows, report)
@@ -154,14 +163,6 @@ class Table:
         report, options = context.report, context.options
         log = self._log = self._joined_log()
         host = run.first_host
-        self._scale = find_scale(
-            report,
-            self.line,
-            listed=(run.hosts, run.ranks),
-            logged=(log.nodes, log.ranks),
-            told=(options.nodes, options.ranks),
-            processes=len({(device.host, device.pid) for device in run.group}),
-        )
         self._source = Source(
             tool=TOOL,
             version=run.tool_version,
@@ -169,38 +170,65 @@ class Table:
             host_hash=host_hash(host) if host else None,
             file_hash=report.file_hash or None,
         )
-        found = self.found
-        found.source, found.registered = self._source, run.registered or run.graph > 0
-        found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
-        self._fill_report()
+        known_ranks = run.ranks or log.ranks or options.ranks
         named = find_collective(
             run.collective,
             Shape(*rows[0][1:6]),
             log,
             options,
             context.name,
-            self._scale.ranks,
+            known_ranks,
             None if self.layout.cpu_time else bus_factor_of(rows),
         )
+        self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
+        self._fill_report()
+        found = self.found
+        found.source, found.registered = self._source, run.registered or run.graph > 0
+        found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
         if isinstance(named, Collective):
             self._collective = found.collective = named
-            self._label = find_label(named, log, options, context.name, report, self.line)
+            self._label = find_label(
+                named, log, run.command, options, context.name, report, self.line
+            )
         else:
             report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{named}: say --collective", self.line)
         return BandwidthCheck(self._collective, self._scale.ranks, self.layout.cpu_time)
 
+    def _scale_evidence(
+        self, rows: list[FlatRow], found: Collective | str, log: NcclLog
+    ) -> ScaleEvidence:
+        run, options = self.run, self._context.options
+        bounds = None
+        if isinstance(found, Collective) and not self.layout.cpu_time:
+            bounds = rank_bounds(rows, found)
+        return ScaleEvidence(
+            listed=run.ranks,
+            listed_hosts=run.hosts,
+            last_rank=None if run.list_complete else run.last_rank,
+            logged=(log.nodes, log.ranks),
+            given=(options.nodes, options.ranks),
+            commanded=run.command.ranks if run.command is not None else None,
+            bounds=bounds,
+            processes=len({(device.host, device.pid) for device in run.group}),
+        )
+
     def _joined_log(self) -> NcclLog:
-        """The log in the output itself, else one read from a file of its own that was written by
-        one of the processes in the device list, rank 0's first."""
-        own = self.run.log
-        if own.says_choices or not self._context.logs:
+        """The log in the output itself, and those read from files of their own that were written
+        by processes in the device list."""
+        run = self.run
+        if self._logs is None:
+            own = run.log
+        else:
+            own, self._log_lines = self._logs.merged(run.group), self._logs.lines
+        keys = dict.fromkeys(process_key(item.host, item.pid) for item in sorted(run.group))
+        others = {key: self._context.logs[key] for key in keys if key in self._context.logs}
+        if not others:
             return own
-        for device in sorted(self.run.group):
-            log = self._context.logs.get((device.host, device.pid))
-            if log is not None:
-                log.add(own)
-                return log
-        return own
+        joined = NcclLog()
+        joined.merge(own, "the output")
+        for (host, pid), log in others.items():
+            joined.merge(log, f"{host}:{pid}")
+        return joined
 
     def _fill_report(self) -> None:
         report, run, log, scale = self._context.report, self.run, self._log, self._scale
@@ -235,6 +263,8 @@ class Table:
         size = head[0]
         assert isinstance(size, int)
         scale = self._scale
+        if self._label.refused:
+            return None
         choice, ran = label_of_row(
             self._label.choice,
             self._log.ran(collective, size, scale.ranks),
@@ -334,12 +364,7 @@ class Table:
                 wrong_lines[0],
             )
         if lost:
-            report.flag(
-                FlagKind.CHOICE_UNKNOWN,
-                f"{self._label.said_by} forced one of algorithm and protocol, nothing tells the"
-                " other: say --choice, or log with NCCL_DEBUG=INFO"
-                " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
-                line,
-            )
-            reason = "it cannot be told which algorithm or protocol ran"
+            label = self._label
+            report.flag(label.problem_kind, label.problem, line)
+            reason = "it cannot be decided which algorithm or protocol ran"
             report.cannot_read(line, "", reason, lost)

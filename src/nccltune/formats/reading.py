@@ -51,11 +51,14 @@ class FlagKind(StrEnum):
     LOW_BANDWIDTH = "low_bandwidth"
     SCALE_UNKNOWN = "scale_unknown"
     SCALE_MISMATCH = "scale_mismatch"
+    SCALE_INFERRED = "scale_inferred"
     COLLECTIVE_UNKNOWN = "collective_unknown"
     CHOICE_ASSUMED = "choice_assumed"
     CHOICE_OVERRIDDEN = "choice_overridden"
     CHOICE_RESTRICTED = "choice_restricted"
     CHOICE_UNKNOWN = "choice_unknown"
+    CHOICE_CONFLICT = "choice_conflict"
+    CHOICE_UNCONFIRMED = "choice_unconfirmed"
     TUNER_LOADED = "tuner_loaded"
     TUNER_BYPASSED = "tuner_bypassed"
     AGGREGATED = "aggregated"
@@ -79,6 +82,8 @@ DOUBTFUL = frozenset(
         FlagKind.LOW_BANDWIDTH,
         FlagKind.SCALE_MISMATCH,
         FlagKind.CHOICE_UNKNOWN,
+        FlagKind.CHOICE_CONFLICT,
+        FlagKind.CHOICE_UNCONFIRMED,
         FlagKind.COLLECTIVE_UNKNOWN,
         FlagKind.TUNER_LOADED,
         FlagKind.COLLAPSED,

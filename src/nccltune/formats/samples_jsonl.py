@@ -35,15 +35,21 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[Batch]:
     )
     runs: _Runs | None = None
     relabelled = False
+    broken = last_line = 0
     for number, lines in blocks:
         runs = runs or _Runs(lines, report.file_hash or None)
         batches: dict[RunFound, list[Sample]] = {}
         for at, line in enumerate(lines, number):
             if not line.strip():
                 continue
+            last_line = at
+            if "\ufffd" in line:
+                report.cannot_read(at, line, "not a sample: its bytes are not UTF-8")
+                continue
             try:
                 sample = decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                broken = 0 if isinstance(error, msgspec.ValidationError) else at
                 report.cannot_read(at, line, f"not a sample: {error}")
                 continue
             if sample.schema_version > SCHEMA_VERSION:
@@ -71,6 +77,13 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[Batch]:
             report.saw(moved)
             batches.setdefault(run, []).append(moved)
         yield from map(Batch, batches, batches.values())
+    if broken and broken == last_line:
+        report.flag(
+            FlagKind.ABORTED,
+            "the last line is cut: the file is not complete",
+            broken,
+            doubtful=True,
+        )
     if relabelled:
         report.flag(FlagKind.NOTE, "samples name their choice themselves: --choice is not applied")
 

@@ -193,7 +193,7 @@ class Study:
         _check_schema(raw, str(path))
         try:
             return msgspec.json.decode(raw, type=kind)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise StudyError(f"is damaged: {error}", where=str(path)) from error
 
     def write_json(self, path: Path, value: object) -> None:
@@ -221,7 +221,7 @@ class Study:
                     continue
                 try:
                     yield decoder.decode(line)
-                except msgspec.MsgspecError as error:
+                except _UNREADABLE as error:
                     if not line.endswith(b"\n"):
                         return
                     where = f"{path}:{number}"
@@ -284,10 +284,14 @@ def _end_torn_line(path: Path, handle: int) -> None:
         return
     try:
         msgspec.json.decode(torn)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         os.ftruncate(handle, size - len(torn))
     else:
         os.write(handle, b"\n")
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON of ours, UTF-8 or not."""
 
 
 class _Versioned(msgspec.Struct):
@@ -298,7 +302,7 @@ def _check_schema(raw: bytes, where: str) -> None:
     """A file of a newer nccltune is not damaged; say so."""
     try:
         version = msgspec.json.decode(raw, type=_Versioned).schema_version
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return
     if version > SCHEMA_VERSION:
         raise StudyError(

@@ -80,7 +80,40 @@ def test_what_could_not_be_read_is_shown(tmp_path: Path, nccltune) -> None:  # t
     assert "not read    2 lines" in said.out
     assert f"default.txt:{at}: a time of -2.04 us cannot be" in said.out
     assert "\x07" not in said.out
+    assert said.code == 1
+
+
+def test_a_file_that_gave_nothing_is_read_again_under_another_name(
+    tmp_path: Path,
+    nccltune,  # type: ignore[no-untyped-def]
+) -> None:
+    half = put(tmp_path / "Ring.txt")
+    said = nccltune("import", half, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert "the choice is unknown" in said.out
+    said = nccltune("import", half.rename(tmp_path / "ring_ll.txt"), "-o", tmp_path / "a")
     assert said.code == 0
+    assert "choices     ring/ll 6" in said.out
+
+
+def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    row = MADE.row(MADE.points[1])
+    table = tmp_path / "default.txt"
+    table.write_text(MADE.text().replace(row, f"?? acme says {row}"))
+    said = nccltune("import", table, "-o", tmp_path / "a")
+    assert said.code == 1
+    assert "not read    1 line" in said.out
+    assert "a result row behind words that are not known" in said.out
+
+
+def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    nccltune("import", put(tmp_path / "default.txt"), "-o", tmp_path / "a")
+    whole = (tmp_path / "a" / "samples.jsonl").read_bytes()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(whole[:-30])
+    said = nccltune("import", cut, "-o", tmp_path / "b")
+    assert said.code == 1
+    assert "the last line is cut" in said.out
 
 
 def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]

@@ -57,3 +57,19 @@ def test_the_choice_is_the_samples_own() -> None:
 def test_wrong_results_are_flagged() -> None:
     wrong = text(Made((Point(4096, 20.0, 21.0, wrong=1),)).text()).samples
     assert "wrong_results" in run(read_samples, msgspec.json.Encoder().encode_lines(wrong)).doubtful
+
+
+def test_bytes_that_are_not_utf_8_are_counted() -> None:
+    bad = DATA.split(b"\n")[0].replace(b'"float"', b'"fl\xb2at"')
+    assert b"\xb2" in bad
+    read = run(read_samples, bad + b"\n" + DATA)
+    assert len(read.samples) == len(SAMPLES)
+    assert read.report.unreadable == 1
+    assert "UTF-8" in read.reasons[0]
+
+
+def test_a_cut_last_line_is_flagged() -> None:
+    read = run(read_samples, DATA[:-20])
+    assert read.doubtful == {"aborted"}
+    assert len(read.samples) == len(SAMPLES) - 1
+    assert run(read_samples, DATA).doubtful == set()

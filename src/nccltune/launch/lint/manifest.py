@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nccltune.formats.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.finding import Finding, Severity
@@ -19,12 +20,7 @@ def is_manifest(text: str) -> bool:
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
     """The documents of a YAML file. Raises InputError where it is none."""
-    import yaml
-
-    try:
-        return [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"is not YAML: {error}", where=where) from error
+    return [one for one in load_documents(text, where) if isinstance(one, dict)]
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[Finding]:

@@ -109,7 +109,7 @@ def read_output(
 ) -> tuple[list[Sample], FileReport]:
     """The samples that nccl-tests printed, and what else its output tells."""
     report = FileReport(name="nccl-tests")
-    options = ReadOptions(study=study, choice=choice, collective=collective)
+    options = ReadOptions(study=study, choice=choice, collective=collective, started_here=True)
     context = Context(
         name="nccl-tests",
         options=options,

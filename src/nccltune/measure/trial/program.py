@@ -92,7 +92,7 @@ def _read(
     report = FileReport(name=TOOL)
     context = Context(
         name=TOOL,
-        options=ReadOptions(study="", choice=DEFAULT),
+        options=ReadOptions(study="", choice=DEFAULT, started_here=True),
         report=report,
         logs=dict(logs),
     )
