@@ -206,11 +206,11 @@ def _show_known(result: "Imported") -> None:
     already = [item.report.name for item in result.files if item.outcome is Outcome.ALREADY]
     if already:
         words = f"skipped     {count(len(already), 'file')} imported before: {joined(already)}"
-        out.print(words, markup=False)
+        out.print(words)
     twins = [item.report.name for item in result.files if item.outcome is Outcome.DUPLICATE]
     if twins:
         what = "file that holds only runs" if len(twins) == 1 else "files that hold only runs"
-        out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}", markup=False)
+        out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}")
     if result.taken_back:
         out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
 
@@ -252,7 +252,7 @@ def _show_split(result: "Imported") -> None:
     out = stdout()
     for study in result.studies:
         names = [item.report.name for item in result.files if study in item.studies]
-        out.print(f"platform    {study}: {joined(names, 6)}", markup=False)
+        out.print(f"platform    {study}: {joined(names, 6)}")
 
 
 def _show_doubts(studies: list[str]) -> None:
@@ -263,13 +263,7 @@ def _show_doubts(studies: list[str]) -> None:
     for study in studies:
         for sentence in platform_doubts(Study(Path(study))):
             where = f"{study}: " if len(studies) > 1 else ""
-            stdout().print(f"[yellow]not sure[/yellow]    {_plain(where + sentence)}")
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+            stdout().print(styled(("not sure", "yellow"), f"    {where}{sentence}"))
 
 
 def _kinds(reports: "list[FileReport]") -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccltune.cli.env import conflicts, deployment
-from nccltune.cli.output import print_json, stderr, stdout, styled
+from nccltune.cli.output import print_json, saving, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -75,7 +75,8 @@ def verify_program(
         points=points,
         problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
-    study.write_json(study.path / "deployed.json", proof)
+    with saving():
+        study.write_json(study.path / "deployed.json", proof)
     if as_json:
         print_json(proof)
     else:

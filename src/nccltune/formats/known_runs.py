@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from nccltune.formats.lines import encoding_of
+from nccltune.formats.platform_facts import PlatformFacts, Subject, differences
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.reading import ImportRecord
 from nccltune.formats.runs import RunFound, RunKey, RunRecord, text_id
@@ -31,6 +32,7 @@ class _Prints(NamedTuple):
     rows: str
     pids: str
     process: str
+    facts: PlatformFacts
 
 
 class Duplicate(NamedTuple):
@@ -78,6 +80,7 @@ class KnownRuns:
                 samples=run.samples,
                 prints=run.prints if run.telling else "",
                 pids=run.pids,
+                facts=run.facts,
                 collective=run.collective,
                 nodes=run.nodes,
                 ranks=run.ranks,
@@ -99,19 +102,20 @@ class KnownRuns:
         held[part] = _Held(samples, choices, file)
         if run.prints:
             place = self._prints.setdefault(run.prints[:_KEY_DIGITS], [])
-            item = _Prints(run.prints, run.pids, run.process)
+            item = _Prints(run.prints, run.pids, run.process, run.facts)
             if item not in place:
                 place.append(item)
 
     def find(self, run: RunFound) -> Duplicate | None:
         """Return what is held of a run; None for a new one. A run of which a part is held gets the
         id of that part."""
-        if run.process not in self._held and run.telling:
-            for item in self._prints.get(run.prints[:_KEY_DIGITS], ()):
-                longer = item.rows.startswith(run.prints) or run.prints.startswith(item.rows)
-                if longer and (item.pids == run.pids or "" in (item.pids, run.pids)):
-                    run.process = item.process
-                    break
+        alike = self._prints.get(run.prints[:_KEY_DIGITS], ()) if run.telling else ()
+        same_run = next((item for item in alike if _one_run(item, run)), None)
+        if same_run is not None:
+            run.process = same_run.process
+        elif any(item.process == run.process for item in alike):
+            # The same rows on another platform: its facts make another id.
+            run.process = text_id(f"{run.process} {run.facts}")
         held = self._held.get(run.process)
         if held is None:
             return None
@@ -131,6 +135,17 @@ class KnownRuns:
         first = next(iter(held.values()))
         other = None if run.choice in first.choices else ", ".join(sorted(first.choices))
         return Duplicate(run.samples, whole=True, file=first.file, choice=other)
+
+
+def _one_run(known: _Prints, run: RunFound) -> bool:
+    """Whether rows are the same as far as both go, and nothing else shows that they are of two
+    runs: process ids, or the platform."""
+    if not (known.rows.startswith(run.prints) or run.prints.startswith(known.rows)):
+        return False
+    if known.pids != run.pids and "" not in (known.pids, run.pids):
+        return False
+    scale = run.nodes, run.ranks, run.collective.value if run.collective is not None else None
+    return not differences(Subject(known.facts, *scale), Subject(run.facts, *scale))
 
 
 def normal_text_id(content: bytes) -> str:

@@ -150,6 +150,8 @@ class Table:
     def _note_platform(self) -> None:
         """What the header and the log show, which may go on behind the rows."""
         found, run = self.found, self.run
+        if self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
         processes = sorted({(device.host, device.pid) for device in run.devices})
         found.pids = text_id(str(processes))[:8] if processes else ""
         found.stamps.fill(run.stamps)

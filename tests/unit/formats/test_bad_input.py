@@ -156,7 +156,7 @@ from pathlib import Path
 from nccltune.formats.inputs import ReadOptions, find_inputs, read_inputs
 count = 0
 for reading in read_inputs(find_inputs([sys.argv[1]]), ReadOptions(study="x")):
-    count += sum(len(batch) for batch in reading.batches())
+    count += sum(len(batch.samples) for batch in reading.batches())
     report = reading.report
 # Not ru_maxrss: a child inherits the peak of the process that forked it.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
