@@ -11,7 +11,7 @@ import pytest
 from nccltune.cli import run
 from nccltune.model.study import Study
 from tests.unit.formats.maker import Made, points
-from tests.unit.formats.measured import measured, put, with_log
+from tests.unit.formats.measured import measured, with_log
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
@@ -33,6 +33,12 @@ def nccltune(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def
         return Said(code, said.out, said.err)
 
     return call
+
+
+def put(path: Path, made: Made | str = MADE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(made if isinstance(made, str) else made.text())
+    return path
 
 
 def test_a_folder(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
@@ -245,6 +251,8 @@ def test_a_copy_is_shown_as_one(tmp_path: Path, nccltune) -> None:  # type: igno
     assert "duplicate   1 file that holds only runs imported before: default-copy.txt" in said.out
     assert "note        default-copy.txt: the same run as in default.txt: not imported" in said.out
     assert nccltune("import", copy, "-o", tmp_path / "a").code == 0
+    # The copy is known as one though its name says nothing clear, and whichever comes first.
+    assert nccltune("import", copy, table, "-o", tmp_path / "b").code == 0
     # One run cannot be of two choices.
     other = tmp_path / "tree_ll.txt"
     other.write_text(copy.read_text() + "\n")
