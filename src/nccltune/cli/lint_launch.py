@@ -164,16 +164,16 @@ def _show(out: "Console", verdict: "Verdict") -> None:
     assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
     if assumed is not None:
         hanging(out, "[dim]note[/dim]     ", _INDENT, assumed)
-    if verdict.mended is not None:
+    if verdict.fixed is not None:
         from rich.markup import escape
 
-        out.print(f"[bold]mended[/bold]   {escape(verdict.mended)}", soft_wrap=True)
+        out.print(f"[bold]fixed[/bold]   {escape(verdict.fixed)}", soft_wrap=True)
 
 
 def _show_finding(out: "Console", finding: "Finding", where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
-    words = finding.message + (f". Mend: {finding.mend}" if finding.mend else "") + where
+    words = finding.message + (f". Mend: {finding.fix}" if finding.fix else "") + where
     lead = f"[{style}]{severity}[/{style}]" + " " * (_INDENT - len(severity))
     hanging(out, lead, _INDENT, words)
 
@@ -183,7 +183,7 @@ def _finding(finding: "Finding") -> dict[str, Any]:
         "severity": finding.severity.value,
         "id": finding.id,
         "message": finding.message,
-        "mend": finding.mend or None,
+        "fix": finding.fix or None,
     }
 
 
@@ -199,7 +199,7 @@ def _plain(verdict: "Verdict") -> dict[str, Any]:
             _finding(held.finding) | {"launchers": [flavor.words for flavor in held.flavors]}
             for held in verdict.findings
         ],
-        "mended": verdict.mended,
+        "fixed": verdict.fixed,
     }
 
 

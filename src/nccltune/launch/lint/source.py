@@ -10,7 +10,7 @@ from nccltune.formats.nccl_tests_run import header_part
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.finding import Finding, Severity
 from nccltune.launch.lint.options import SLURM
-from nccltune.launch.lint.read import launcher_at, read_options
+from nccltune.launch.lint.read import no_launcher, read_options, starts_something
 from nccltune.launch.lint.words import Line, Word, expanded, quoted, split
 from nccltune.model.errors import InputError
 
@@ -36,7 +36,7 @@ def from_text(text: str, site: Site) -> list[Found]:
     found = []
     for line in split(text):
         words = expanded(line.words, values)
-        if launcher_at(words) is not None:
+        if starts_something(words):
             around = site._replace(exported=(*site.exported, *exported.items()))
             found.append(Found(Line(words, line.tail), around))
             continue
@@ -52,10 +52,7 @@ def from_text(text: str, site: Site) -> list[Found]:
             if is_export or match[1] in exported:
                 exported[match[1]] = match[2]
     if not found:
-        raise InputError(
-            "there is no launcher in this command",
-            hint="looked for mpirun, mpiexec, prterun and srun; is it a file? then give its path",
-        )
+        raise no_launcher()
     return found
 
 
@@ -122,7 +119,7 @@ def from_words(words: list[str], site: Site, *, strict: bool = True) -> list[Fou
                 raise
             return []
     line = Line(tuple(quoted(word) for word in words), "")
-    if launcher_at(line.words) is None:
+    if not starts_something(line.words):
         if strict:
             return from_text(" ".join(words), site)
         return []

@@ -4,9 +4,11 @@
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch.lint.command import Option, View
-from nccltune.launch.lint.finding import DropArgument, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.command import View
+from nccltune.launch.lint.finding import Edit, Finding, Replace, ReplaceArgument, Severity
 from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
+from nccltune.launch.lint.read import nearest_option
+from nccltune.launch.lint.translate import translated
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
@@ -19,7 +21,11 @@ def unknown(view: View) -> Iterator[Finding]:
         word = option.words[0].text
         others = [f.words for f, table in TABLES.items() if option.name in table]
         whose = f"; it is an option of {' and '.join(others)}" if others else ""
-        words = _here(option, view)
+        words = translated(option.name, option.values, view.flavor)
+        near = nearest_option(option.name, view.flavor) if not words else None
+        if near is not None:
+            hyphens = "--" if option.words[0].text.startswith("--") else "-"
+            words = (f"{hyphens}{near}", *option.values)
         way = f"write {' '.join(words)}" if words else "leave it out"
         yield Finding(
             Severity.ERROR,
@@ -33,42 +39,6 @@ def unknown(view: View) -> Iterator[Finding]:
 def _name(view: View) -> str:
     flavor = view.flavor
     return "Intel MPI" if flavor.is_intel else flavor._replace(version=()).words
-
-
-def _here(option: Option, view: View) -> tuple[str, ...]:
-    """What says the same to this launcher; nothing where it has no word for it."""
-    launcher = view.flavor.launcher
-    meaning = next((t[option.name].meaning for t in TABLES.values() if option.name in t), "")
-    name, sign, value = option.value.partition("=")
-    if option.name == "map-by":
-        parts = option.value.split(":")
-        if launcher is Launcher.SLURM and parts[0] == "ppr" and len(parts) > 1:
-            return (f"--ntasks-per-node={parts[1]}",)
-        return ()
-    if meaning in ("env", "env_list") and option.name in ("x", "genv", "env") and option.values:
-        if len(option.values) == 2:
-            sign, value = "=", option.values[1]
-        if launcher is Launcher.OPENMPI:
-            return ("-x", f"{name}{sign}{value}")
-        if launcher is Launcher.HYDRA:
-            return ("-genv", name, value) if sign else ()
-        return ()
-    if not option.values:
-        if option.name in ("l", "label", "prepend-rank") and launcher is Launcher.OPENMPI:
-            return ("--tag-output",)
-        return ()
-    words = {
-        "total": {Launcher.OPENMPI: "-n", Launcher.HYDRA: "-n", Launcher.SLURM: "-n"},
-        "per_node": {
-            Launcher.OPENMPI: "-N",
-            Launcher.HYDRA: "-ppn",
-            Launcher.SLURM: "--ntasks-per-node",
-        },
-        "host": {Launcher.OPENMPI: "--host", Launcher.HYDRA: "-hosts", Launcher.SLURM: "-w"},
-        "hostfile": {Launcher.OPENMPI: "--hostfile", Launcher.HYDRA: "-f"},
-    }
-    said = words.get(meaning, {}).get(launcher)
-    return (said, option.value) if said else ()
 
 
 def deprecated(view: View) -> Iterator[Finding]:
@@ -175,7 +145,7 @@ def swallowed(view: View) -> Iterator[Finding]:
     value = words[0].text
     edits: tuple[Edit, ...] = (
         Replace(last, ("-x", f"{last.value}={value}")),
-        DropArgument(0, 1),
+        ReplaceArgument(0, 1),
     )
     yield Finding(
         Severity.ERROR,
@@ -190,7 +160,7 @@ def no_program(view: View) -> Iterator[Finding]:
     """Nothing to check behind the launcher."""
     if not view.command.program:
         yield Finding(Severity.ERROR, "no-program", "the command names no program to start")
-    elif view.program is None:
+    elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
         word = view.command.program[0].text
         yield Finding(
             Severity.NOTE,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch.lint.command import View
-from nccltune.launch.lint.finding import DropLead, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.finding import Edit, Finding, Replace, SetLead, Severity
 
 Values = Mapping[str, str]
 
@@ -130,22 +130,6 @@ def contradictions(view: View) -> Iterator[Finding]:
         )
 
 
-def not_a_number(view: View) -> Iterator[Finding]:
-    """`NCCL_NVLS_ENABLE=off`: NCCL reads a number and ignores the rest."""
-    for name, value in _values(view).items():
-        if not name.startswith("NCCL_") or not name.endswith(("_ENABLE", "_DISABLE")):
-            continue
-        if "$" in value or re.fullmatch(r"-?\d+", value):
-            continue
-        yield Finding(
-            Severity.WARNING,
-            "setting-not-a-number",
-            f"{name}={value}: NCCL reads 0 or 1 and ignores another word",
-            f"write {name}=0 or {name}=1",
-            _drop(view, name),
-        )
-
-
 def _values(view: View) -> dict[str, str]:
     return {v.name: v.value for v in view.variables if v.value is not None}
 
@@ -157,7 +141,7 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
             continue
         option = variable.option
         if option is None:
-            edits.append(DropLead(name))
+            edits.append(SetLead(name))
         elif option.meaning == "env":
             edits.append(Replace(option, ()))
         elif option.meaning == "export":
@@ -166,4 +150,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, not_a_number)
+RULES = (contradictions,)
