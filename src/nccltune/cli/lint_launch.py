@@ -39,7 +39,7 @@ _INDENT = 9
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, such as 80G: checks -e.")
 @click.option(
     "--launcher",
-    metavar="openmpi|openmpi:5|hydra|slurm",
+    metavar="openmpi|openmpi:5|hydra|slurm|torchrun",
     help="Whose mpirun it is; without it, each that the command may be for.",
 )
 @json_option()
@@ -54,9 +54,9 @@ def command(
 ) -> int:
     """Say what a launch command will really start, and what is wrong with it.
 
-    Takes a command line of mpirun, mpiexec, prterun or srun, a script with one (its #SBATCH lines
-    count), an MPIJob or JobSet, or the output of nccl-tests. Nothing is started. Exit code 1 for
-    an error or a warning; notes alone are no reason.
+    Takes a command line of mpirun, mpiexec, prterun, srun or torchrun, or of nccl-tests alone; a
+    script with one (its #SBATCH lines count); a manifest of Kubernetes; or the output of
+    nccl-tests. Nothing is started. Exit code 1 for an error or a warning, 0 for notes alone.
     """
     from nccltune.launch.lint.check import check
     from nccltune.launch.lint.command import Site
@@ -118,23 +118,23 @@ def _flavors(text: str | None) -> "tuple[Flavor, ...]":
     """Those that the linter knows of a launcher, `openmpi:5` of one version; none for all."""
     from nccltune.cli.launch_options import flavor_from
     from nccltune.launch.flavor import Launcher
-    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM
+    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TORCHRUN
     from nccltune.model.errors import InputError
 
     if text is None:
         return ()
-    wanted = flavor_from(text)
+    wanted = flavor_from(text, known=[item.value for item in Launcher])
     hydra = INTEL if wanted.is_intel else HYDRA
     known = [
         flavor
-        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM)
+        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM, TORCHRUN)
         if flavor.launcher is wanted.launcher
     ]
     if not known:
         raise InputError(
             f"{wanted.words} has no command line to check",
             where="--launcher",
-            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI) or slurm",
+            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm or torchrun",
         )
     # Of the others all versions are read alike.
     if wanted.launcher is not Launcher.OPENMPI or not wanted.version:
@@ -173,7 +173,8 @@ def _show(out: "Console", verdict: "Verdict") -> None:
 def _show_finding(out: "Console", finding: "Finding", where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
-    words = finding.message + (f". Mend: {finding.fix}" if finding.fix else "") + where
+    fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
+    words = finding.message + fix + where
     lead = f"[{style}]{severity}[/{style}]" + " " * (_INDENT - len(severity))
     hanging(out, lead, _INDENT, words)
 

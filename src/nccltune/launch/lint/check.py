@@ -8,6 +8,7 @@ from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.lint.command import Command, Prediction, Site, View
 from nccltune.launch.lint.finding import Finding, Severity
 from nccltune.launch.lint.fix import apply_edits
+from nccltune.launch.lint.hosts import with_slurm_gpus
 from nccltune.launch.lint.misplaced import misplaced_options
 from nccltune.launch.lint.options import OPENMPI_4, OPENMPI_5
 from nccltune.launch.lint.placed import predict
@@ -89,6 +90,7 @@ def _bad(view: View) -> list[Finding]:
 
 
 def _view(command: Command, flavor: Flavor, site: Site) -> View:
+    site = with_slurm_gpus(command, flavor, site)
     words = [word.text for word in command.program]
     misplaced = misplaced_options(words, flavor)
     skip = {at for one in misplaced for at in range(one.at, one.at + one.length)}

@@ -96,7 +96,8 @@ rdzv-endpoint:1=rdzv_endpoint rdzv-id:1 rdzv-conf:1 standalone=standalone max-re
 monitor-interval:1 start-method:1 role:1 m=module module=module no-python=no_python
 run-path=no_python log-dir:1 r:1 redirects:1 t:1 tee:1 local-ranks-filter:1
 master-addr:1=master_addr master-port:1 local-addr:1 logs-specs:1 numa-binding:1
-duplicate-stdout-filters:1 duplicate-stderr-filters:1 event-log-handler:1 virtual-local-rank signals-to-handle:1 use-env h help
+duplicate-stdout-filters:1 duplicate-stderr-filters:1 event-log-handler:1 virtual-local-rank
+signals-to-handle:1 use-env h help
 """)
 
 OPENMPI_4 = Flavor(Launcher.OPENMPI, (4, 1))

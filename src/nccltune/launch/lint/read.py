@@ -242,6 +242,9 @@ def _option(words: Sequence[Word], at: int, flavor: Flavor) -> tuple[Option, int
     if spec is not None and name in ("genv", "env") and count == 2 and is_hydra:
         # hydra also takes NAME=VALUE in one word.
         count = 1 if "=" in (words[at + 1].text if at + 1 < len(words) else "=") else 2
+    if meaning == "mca" and "=" in (words[at + 1].text if at + 1 < len(words) else ""):
+        # `--mca NAME=VALUE` is wrong, and what follows is not meant as its value.
+        count = 1
     taken = words[at : at + 1 + count]
     return Option(tuple(taken), name, tuple(w.text for w in taken[1:]), meaning), at + len(taken)
 

@@ -265,6 +265,7 @@ _COLLECTIVES = {
 def _list_fault(variable: Variable, value: str) -> tuple[str, str | None] | None:
     """NCCL 2.24 and newer refuse to start for a token they do not know; older ones ignore it."""
     what = "an algorithm" if variable.kind == "algorithms" else "a protocol"
+    known = {word.lower(): word for word in variable.values}
     entries = []
     reason = None
     for number, entry in enumerate(value.split(";")):
@@ -280,23 +281,24 @@ def _list_fault(variable: Variable, value: str) -> tuple[str, str | None] | None
         lead = "^" if listed.startswith("^") else ""
         parts = []
         for part in listed.removeprefix("^").split(","):
-            if part.lower() in variable.values:
+            if part.lower() in known:
                 parts.append(part)
                 continue
             reason = f"{part!r} is not {what}: {', '.join(variable.values)}"
             close = difflib.get_close_matches(
-                part.strip().strip("'\"^").lower(), variable.values, n=1, cutoff=0.5
+                part.strip().strip("'\"^").lower(), known, n=1, cutoff=0.5
             )
             if not close:
                 return reason, None
-            parts.append(close[0])
+            parts.append(known[close[0]])
         entries.append(head + sign + lead + ",".join(parts))
     return (reason, ";".join(entries)) if reason is not None else None
 
 
 def enabled(variable: Variable, value: str, collective: str) -> frozenset[str]:
-    """Return which algorithms or protocols a value leaves for a collective (`all_reduce`)."""
-    everything = frozenset(variable.values)
+    """Return the algorithms or protocols (lower case) that a value leaves for a collective
+    (`all_reduce`)."""
+    everything = frozenset(word.lower() for word in variable.values)
     left = everything
     for entry in value.lower().split(";"):
         head, sign, listed = entry.rpartition(":")

@@ -103,7 +103,7 @@ def unknown(view: View) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 "argument-unknown",
-                X,
+                f"{word} is no option of nccl-tests: {_USAGE}",
                 f"write --{close}",
                 (ReplaceArgument(at, 1, (f"--{close}{sign}{value}",)),),
             )
@@ -144,7 +144,7 @@ def without_value(view: View) -> Iterator[Finding]:
     for argument in program.arguments:
         if argument.flag not in _NUMERIC or argument.length != 2:
             continue
-        if re.fullmatch(r"-{1,2}[A-Za-z_]+", argument.value):
+        if _is_flag(argument.value):
             flag = view.command.program[argument.at].text
             yield Finding(
                 Severity.ERROR,
@@ -165,6 +165,8 @@ def ignored(view: View) -> Iterator[Finding]:
         if "$" in word or any(at - 1 == other for other, _ in program.unknown):
             continue
         before = next((a for a in program.arguments if a.at + a.length == at), None)
+        if before is not None and _is_flag(before.value):
+            continue  # It belongs to the option that was taken for a value.
         if before is not None and before.flag in "bei" and _UNITS.fullmatch(word):
             size = before.value + word[0]
             yield Finding(

@@ -41,7 +41,8 @@ _SINGLE = ("total", "per_node", "map_by", "bind_to", "hostfile", "nodes", "root"
 def _before(one: Misplaced, view: View) -> Edit | None:
     """The edit that gives the option to the launcher; None where it has the like of it."""
     known = one.name in TABLES[view.flavor]
-    words = (f"{'-' if len(one.name) < _LONG else '--'}{one.name}", *one.values)
+    written = view.command.program[one.at].text.partition("=")[0]
+    words = (written, *one.values)
     if not known:
         words = translated(one.name, one.values, view.flavor)
         if not words:
@@ -59,8 +60,5 @@ def _before(one: Misplaced, view: View) -> Edit | None:
         return None
     return Add(words)
 
-
-_LONG = 4
-"""Open MPI and hydra take long names with one hyphen too; `-np` and `-ppn` are written so."""
 
 RULES = (behind_program,)

@@ -7,8 +7,9 @@ from nccltune.launch.flavor import Launcher
 from nccltune.launch.lint.command import View
 from nccltune.launch.lint.finding import Edit, Finding, Replace, ReplaceArgument, Severity
 from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
-from nccltune.launch.lint.read import nearest_option
+from nccltune.launch.lint.read import is_launcher, nearest_option
 from nccltune.launch.lint.translate import translated
+from nccltune.launch.program import nearest_nccl_test
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
@@ -161,6 +162,9 @@ def no_program(view: View) -> Iterator[Finding]:
     if not view.command.program:
         yield Finding(Severity.ERROR, "no-program", "the command names no program to start")
     elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
+        words = [word.text for word in view.command.program]
+        if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
+            return
         word = view.command.program[0].text
         yield Finding(
             Severity.NOTE,

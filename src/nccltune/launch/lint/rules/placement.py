@@ -132,7 +132,15 @@ def too_many_gpus(view: View) -> Iterator[Finding]:
     elif program.gpus > have:
         fix = f"write -g {have}"
         edits = (SetArgument("t", None), SetArgument("g", str(have)))
-    elif (total := _total(view)) is not None and view.flavor.launcher is not Launcher.SLURM:
+    elif view.flavor.launcher is Launcher.SLURM:
+        each = max(1, have // program.gpus)
+        fix = f"write --ntasks-per-node={each}"
+        tasks = (f"--ntasks-per-node={each}",)
+        own = view.command.last("per_node")
+        edits = (Replace(own, tasks) if own is not None else Add(tasks),)
+        if (total := _total(view)) is not None:
+            edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
+    elif (total := _total(view)) is not None:
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
         fix = f"write -n {right} and {each} on each node"

@@ -130,6 +130,24 @@ def contradictions(view: View) -> Iterator[Finding]:
         )
 
 
+def sockets(view: View) -> Iterator[Finding]:
+    """NCCL opens at most 64 sockets for a connection."""
+    values = _values(view)
+    threads, each = values.get("NCCL_SOCKET_NTHREADS", ""), values.get("NCCL_NSOCKS_PERTHREAD", "")
+    if threads.isdigit() and each.isdigit() and int(threads) * int(each) > _MAX_SOCKETS:
+        yield Finding(
+            Severity.WARNING,
+            "settings-contradict",
+            f"NCCL_SOCKET_NTHREADS={threads} times NCCL_NSOCKS_PERTHREAD={each} is more than"
+            f" {_MAX_SOCKETS} sockets of a connection",
+            "make one of them smaller",
+            _drop(view, "NCCL_NSOCKS_PERTHREAD"),
+        )
+
+
+_MAX_SOCKETS = 64
+
+
 def _values(view: View) -> dict[str, str]:
     return {v.name: v.value for v in view.variables if v.value is not None}
 
@@ -150,4 +168,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions,)
+RULES = (contradictions, sockets)

@@ -103,8 +103,8 @@ def tasks_unsaid(view: View) -> Iterator[Finding]:
     yield Finding(
         Severity.WARNING,
         "idle-gpus",
-        f"{'' if said else unsaid}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on each of"
-        f" {count(nodes, 'node')}",
+        f"{'' if said else unsaid}{count(placement.ranks, 'rank')} use {used} of {have} GPUs on"
+        f" each of {count(nodes, 'node')}",
         f"add --ntasks-per-node={each}, or write -g {have} for one task on each node",
         tuple(edits),
     )

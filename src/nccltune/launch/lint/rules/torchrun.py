@@ -39,7 +39,11 @@ def processes(view: View) -> Iterator[Finding]:
     option = command.last("per_node")
     have = site.gpus_per_node
     if option is None:
-        if have > 1 and not any(v.name.startswith("PET_") for v in view.variables):
+        if (
+            have > 1
+            and not _behind(command)
+            and not any(v.name.startswith("PET_") for v in view.variables)
+        ):
             yield Finding(
                 Severity.WARNING,
                 "torchrun-one-process",
@@ -175,12 +179,7 @@ def script(view: View) -> Iterator[Finding]:
             f"leave out {first}",
             (ReplaceArgument(0, 1),) if own else (),
         )
-    behind = [
-        word.text
-        for word in words[1:]
-        if word.text.lstrip("-").partition("=")[0].replace("_", "-") in _ONLY_TORCHRUN
-        and word.text.startswith("--")
-    ]
+    behind = _behind(command)
     if behind and command.last("per_node") is None:
         yield Finding(
             Severity.ERROR,
@@ -192,6 +191,16 @@ def script(view: View) -> Iterator[Finding]:
 
 
 _ONLY_TORCHRUN = frozenset(["nproc-per-node", "nnodes", "rdzv-endpoint", "rdzv-backend"])
+
+
+def _behind(command: Command) -> list[str]:
+    """Options of torchrun behind the script."""
+    return [
+        word.text
+        for word in command.program[1:]
+        if word.text.lstrip("-").partition("=")[0].replace("_", "-") in _ONLY_TORCHRUN
+        and word.text.startswith("--")
+    ]
 
 
 def _moved(command: Command, first: str) -> tuple[Edit, ...]:
@@ -208,4 +217,4 @@ def _moved(command: Command, first: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (processes, rendezvous, script)
+RULES = (script, processes, rendezvous)

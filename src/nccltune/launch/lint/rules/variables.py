@@ -64,6 +64,16 @@ def names(view: View) -> Iterator[Finding]:
     for variable in view.variables:
         if not variable.name or variable.name in table() or _is_joined(variable):
             continue
+        name, colon, value = variable.name.partition(":")
+        if colon and name in table():
+            yield Finding(
+                Severity.ERROR,
+                "variable-unknown",
+                f"{variable.name} sets nothing: a name and its value are joined by '='",
+                f"write {name}={value}",
+                edits_of(variable, name, value),
+            )
+            continue
         right = nearest_variable(variable.name)
         if right is not None and not is_foreign(variable.name):
             yield Finding(
@@ -78,15 +88,6 @@ def names(view: View) -> Iterator[Finding]:
                 Severity.NOTE,
                 "variable-unlisted",
                 f"{variable.name} is no variable of NCCL 2.3 to 2.30: only a plugin could read it",
-            )
-        elif ":" in variable.name and variable.name.partition(":")[0] in table():
-            name, _, value = variable.name.partition(":")
-            yield Finding(
-                Severity.ERROR,
-                "variable-unknown",
-                f"{variable.name} sets nothing: a name and its value are joined by '='",
-                f"write {name}={value}",
-                edits_of(variable, name, value),
             )
 
 
