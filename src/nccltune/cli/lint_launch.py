@@ -87,11 +87,13 @@ def command(
             _show_finding(out, finding, "")
         if not verdicts and not findings:
             out.print("nothing wrong with how this was started")
-    return int(any(verdict.is_wrong for verdict in verdicts) or bool(findings))
+    bad = any(finding.severity.value != "note" for finding in findings)
+    return int(bad or any(verdict.is_wrong for verdict in verdicts))
 
 
 def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Finding]]":
     from nccltune.launch.lint import manifest, source
+    from nccltune.model.errors import InputError
 
     if len(what) > 1:
         return source.from_words(list(what), site), []
@@ -105,10 +107,13 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
     text = source.read_text(path)
     if manifest.is_manifest(text):
         documents = manifest.documents_of(text, str(path))
-        return (
-            manifest.from_manifests(documents, site, str(path)),
-            manifest.judge_manifests(documents),
-        )
+        findings = manifest.judge_manifests(documents)
+        try:
+            return manifest.from_manifests(documents, site, str(path)), findings
+        except InputError:
+            if not findings:
+                raise
+            return [], findings
     if source.is_output(text):
         return [], source.judge_output(text)
     return source.from_text(text, site), []
@@ -167,7 +172,7 @@ def _show(out: "Console", verdict: "Verdict") -> None:
     if verdict.fixed is not None:
         from rich.markup import escape
 
-        out.print(f"[bold]fixed[/bold]   {escape(verdict.fixed)}", soft_wrap=True)
+        out.print(f"[bold]fixed[/bold]    {escape(verdict.fixed)}", soft_wrap=True)
 
 
 def _show_finding(out: "Console", finding: "Finding", where: str) -> None:

@@ -250,5 +250,5 @@ def test_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
         "warning  -e 10G with -f 2 from 1 GiB measures 1 GiB, 2 GiB, 4 GiB, 8 GiB; 10 GiB is never"
         " reached. Write -e 8G",
         "note     -n 100 after the binary is nccl-tests' iterations, not processes",
-        "fixed   mpirun -N 8 -n 16 all_reduce_perf -b 1G -e 8G -f 2 -n 100 -g 1",
+        "fixed    mpirun -N 8 -n 16 all_reduce_perf -b 1G -e 8G -f 2 -n 100 -g 1",
     ]

@@ -29,6 +29,11 @@ def _inner(view: View) -> tuple[Command, Site] | None:
     return read(Line(words[at:], ""), (TORCHRUN,))[TORCHRUN], view.site
 
 
+def _is_set(view: View, *names: str) -> bool:
+    """Whether a variable gives torchrun the option."""
+    return any(variable.name in names for variable in view.variables)
+
+
 def processes(view: View) -> Iterator[Finding]:
     """`--nproc-per-node=16` on 8 GPUs."""
     inner = _inner(view)
@@ -39,11 +44,7 @@ def processes(view: View) -> Iterator[Finding]:
     option = command.last("per_node")
     have = site.gpus_per_node
     if option is None:
-        if (
-            have > 1
-            and not _behind(command)
-            and not any(v.name.startswith("PET_") for v in view.variables)
-        ):
+        if have > 1 and not _behind(command) and not _is_set(view, "PET_NPROC_PER_NODE"):
             yield Finding(
                 Severity.WARNING,
                 "torchrun-one-process",
@@ -112,7 +113,7 @@ def rendezvous(view: View) -> Iterator[Finding]:
     endpoint, master = command.last("rdzv_endpoint"), command.last("master_addr")
     address = endpoint or master
     if address is None:
-        if any(v.name in ("PET_RDZV_ENDPOINT", "PET_MASTER_ADDR") for v in view.variables):
+        if _is_set(view, "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR"):
             return
         yield Finding(
             Severity.ERROR,
@@ -134,7 +135,7 @@ def rendezvous(view: View) -> Iterator[Finding]:
         return
     is_static = backend is None or backend.value == "static"
     if is_static and command.last("node_rank") is None:
-        if any(v.name == "PET_NODE_RANK" for v in view.variables):
+        if _is_set(view, "PET_NODE_RANK"):
             return
         edits: tuple[Edit, ...] = ()
         if own and endpoint is not None:
