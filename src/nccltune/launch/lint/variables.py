@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from nccltune.launch.lint.words import listed
+from nccltune.model.names import distance
 
 PREFIX = "NCCL_"
 _OTHERS = listed("""
@@ -32,6 +33,7 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 """Names that others read: PyTorch's old ones, build systems, containers, scripts of their own."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 _CLOSE = 0.84
+_SHORT = 4
 
 
 class Variable(NamedTuple):
@@ -91,6 +93,9 @@ def nearest_variable(name: str) -> str | None:
     close = difflib.get_close_matches(rest, known, n=1, cutoff=_CLOSE)
     if close:
         return known[close[0]]
+    for word, full in known.items():
+        if len(word) >= _SHORT and distance(rest, word, 1) <= 1:
+            return full
     return _by_tokens(set(tokens), known)
 
 
