@@ -259,13 +259,20 @@ def _pods(
 
 
 def recording(text: str) -> Path:
-    """A study by its path, or one of the installed recordings by its name."""
-    from nccltune.examples import examples
+    """Return a study by its path, or one of the installed recordings by its name.
+
+    Raises InputError with the recordings' names where there is neither.
+    """
+    from nccltune.examples import example, examples
     from nccltune.model.study import Study
 
     path = Path(text)
-    if not path.exists() and path.name in examples():
-        path = examples()[path.name]
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists and (path.name in examples() or len(path.parts) == 1):
+        path = example(path.name)
     return Study.open(path).path.absolute()
 
 
