@@ -11,6 +11,8 @@ MAX_LINE_BYTES = 1 << 20
 """A longer line is counted as unreadable and never held whole."""
 CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
+_FOREIGN = 16
+"""Bytes that are not UTF-8: fewer say nothing about what a file is."""
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -52,8 +54,8 @@ def check_text(head: bytes) -> None:
     controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in sample)
     # Text of another encoding has a few bytes that are not UTF-8, a binary file a fifth or more.
     foreign = sample.decode(errors="replace").count("\ufffd")
-    is_binary = sample.startswith(_BINARY_MAGIC) or (controls + foreign) * 5 > len(sample)
-    if is_binary or controls * 10 > len(sample):
+    is_foreign = foreign >= _FOREIGN and (controls + foreign) * 5 > len(sample)
+    if sample.startswith(_BINARY_MAGIC) or is_foreign or controls * 10 > len(sample):
         raise InputError("is a binary file", hint="name text, JSON or CSV files")
 
 

@@ -118,7 +118,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "is not UTF-8 text", where=f"{path}:{line}", hint="a job file is TOML"
+        ) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"is not TOML: {error}", where=str(path)) from error
 
 
@@ -132,7 +137,7 @@ def checked(raw: object, where: str) -> Job:
     return job
 
 
-_UNKNOWN_KEY = re.compile(r"Object contains unknown field `(.*)`(?: - at `\$\.?(\w*)`)?")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$\.?(\w*)`)?")
 _TABLES = {"": Job, "slurm": SlurmOptions, "kubernetes": KubernetesOptions}
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from nccltune.cli import cli, run
 
-_STARTS = {"demo": ["-o", "{out}"]}
-"""Options that a verb needs beside the one that is tried; without them it asks for them."""
 _NEEDED = {
     "sweep": ["-o", "{out}", "--gpus", "2"],
     "auto": ["-o", "{out}"],
@@ -19,9 +17,9 @@ _NEEDED = {
     "try": ["NCCL_ALGO=Ring", "-o", "{out}"],
     "launch": ["--render"],
     "topo write": ["-o", "{out}"],
-    "demo": [],
 }
-_PROBED = ("auto", "sweep", "verify", "try", "calibrate", "demo")
+"""Words that a verb needs beside the one that is tried."""
+_PROBED = ("auto", "sweep", "verify", "try", "calibrate")
 """Verbs that run programs: only options that are read before anything starts are tried."""
 _SAFE = {"replay", "study", "weights", "studies", "topology"}
 
@@ -97,7 +95,9 @@ KINDS: list[Callable[[Path], None]] = [
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda kind: kind.__name__.strip("_"))
 @pytest.mark.parametrize(
-    ("verb", "option", "name"), _cases(), ids=lambda value: "-".join(value) if value else "arg"
+    ("verb", "option", "name"),
+    _cases(),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_a_file_of_another_kind_is_an_error_and_no_bug(
     verb: tuple[str, ...],
