@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from nccltune.model.names import distance
+
 _BINARY = re.compile(
     r"(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv?|scatter|gather|sendrecv"
     r"|hypercube)_perf(\w|[.-])*"
@@ -208,7 +210,13 @@ def nearest_nccl_test(word: str) -> str | None:
     name, found, rest = path.name.lower().replace("-", "_").partition("_perf")
     if not found:
         name, found, rest = path.name.lower().replace("-", "_").partition("perf")
-    if not found or rest.startswith(".") or not name:
+    if not found:
+        # `all_reduce_pref`: letters of the ending itself.
+        whole = {f"{squeezed}perf": family for squeezed, family in _SQUEEZED.items()}
+        squeezed = name.replace("_", "")
+        close = [one for one in whole if distance(squeezed, one, 1) <= 1]
+        return f"{word[: -len(path.name)]}{whole[close[0]]}_perf" if close else None
+    if rest.startswith(".") or not name:
         return None
     squeezed = name.replace("_", "")
     family = _SQUEEZED.get(squeezed)
@@ -218,6 +226,17 @@ def nearest_nccl_test(word: str) -> str | None:
     if family is None:
         return None
     return word[: len(word) - len(path.name)] + f"{family}_perf{rest}"
+
+
+def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
+    """Return the place of a word such as `all_reduce` with nccl-tests' options behind it, and the
+    binary that it means; None where there is none."""
+    for at, word in enumerate(words):
+        name = PurePosixPath(word).name
+        family = _SQUEEZED.get(name.lower().replace("-", "_").replace("_", ""))
+        if family is not None and {"-b", "-e"} <= set(words[at + 1 :]):
+            return at, word[: len(word) - len(name)] + f"{family}_perf"
+    return None
 
 
 def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:

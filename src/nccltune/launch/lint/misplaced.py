@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.flavor import Flavor
 from nccltune.launch.lint.options import LAUNCHER_TABLES, TABLES, Spec
 from nccltune.launch.program import LONG_NAMES, is_nccl_test
 
@@ -25,7 +25,7 @@ class Misplaced(NamedTuple):
 def misplaced_options(words: Sequence[str], flavor: Flavor) -> tuple[Misplaced, ...]:
     """Return the launcher's options among the arguments of an nccl-tests binary."""
     binary = next((at for at, word in enumerate(words) if is_nccl_test(word)), None)
-    if binary is None or flavor.launcher is Launcher.LOCAL:
+    if binary is None:
         return ()
     found = []
     at = binary + 1

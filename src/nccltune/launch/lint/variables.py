@@ -33,7 +33,8 @@ TESTS_PATH HOSTFILE ARGS OPTS ENV FLAGS SETTINGS EXTRA PARAMS VARS TEST_BINARY B
 """Names that others read: PyTorch's old ones, build systems, containers, scripts of their own."""
 _NUMBER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|\d+)")
 _CLOSE = 0.84
-_SHORT = 4
+_SHORT, _LONG = 4, 6
+"""Letters of a name from which on one letter, and two, may be wrong."""
 
 
 class Variable(NamedTuple):
@@ -67,7 +68,7 @@ def table() -> dict[str, Variable]:
 def is_foreign(name: str) -> bool:
     """Whether a name with NCCL's prefix is known to be read by something else than NCCL."""
     rest = name.removeprefix(PREFIX)
-    return rest in _OTHER_NAMES or rest.startswith(_OTHERS)
+    return name.startswith(PREFIX) and (rest in _OTHER_NAMES or rest.startswith(_OTHERS))
 
 
 def nearest_variable(name: str) -> str | None:
@@ -79,7 +80,7 @@ def nearest_variable(name: str) -> str | None:
         return None
     rest = _rest(name)
     if rest is None:
-        return None
+        return _nearest_other(name)
     known = {variable.removeprefix(PREFIX): variable for variable in _current()}
     if rest in known:
         return known[rest]
@@ -94,9 +95,24 @@ def nearest_variable(name: str) -> str | None:
     if close:
         return known[close[0]]
     for word, full in known.items():
-        if len(word) >= _SHORT and distance(rest, word, 1) <= 1:
+        limit = 2 if len(word) >= _LONG else 1
+        if len(word) >= _SHORT and distance(rest, word, limit) <= limit:
             return full
     return _by_tokens(set(tokens), known)
+
+
+_OTHERS_KNOWN = listed("""
+CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_DEVICE_MAX_CONNECTIONS
+LD_LIBRARY_PATH DYLD_LIBRARY_PATH LD_PRELOAD UCX_NET_DEVICES FI_PROVIDER FI_EFA_USE_DEVICE_RDMA
+OMP_NUM_THREADS
+""")
+"""Variables of others that launch commands set: a misspelt one has no effect either."""
+
+
+def _nearest_other(name: str) -> str | None:
+    if name in _OTHERS_KNOWN:
+        return None
+    return next((known for known in _OTHERS_KNOWN if distance(name, known, 2) <= 2), None)
 
 
 def _rest(name: str) -> str | None:
@@ -150,6 +166,8 @@ _PREFERRED = {
     "PROTOCOL": "NCCL_PROTO",
     "ALGORITHM": "NCCL_ALGO",
     "ALGOS": "NCCL_ALGO",
+    "NCHANNELS": "NCCL_MIN_NCHANNELS",
+    "CHANNELS": "NCCL_MIN_NCHANNELS",
 }
 """What a short name means that several variables could be; its words in alphabetical order."""
 
@@ -271,6 +289,10 @@ def _list_fault(variable: Variable, value: str) -> tuple[str, str | None] | None
     """NCCL 2.24 and newer refuse to start for a token they do not know; older ones ignore it."""
     what = "an algorithm" if variable.kind == "algorithms" else "a protocol"
     known = {word.lower(): word for word in variable.values}
+    parts = [part for part in re.split(r"[+|/:;,\s]+", value) if part]
+    is_list = bool(parts) and all(part.lower() in known for part in parts)
+    if is_list and re.search(r"[+|/:\s]", value):
+        return f"{value!r} is not a list: its words are separated by ','", ",".join(parts)
     entries = []
     reason = None
     for number, entry in enumerate(value.split(";")):

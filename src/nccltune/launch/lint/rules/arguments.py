@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from nccltune.launch.lint.command import View
 from nccltune.launch.lint.finding import Finding, ReplaceArgument, SetArgument, Severity
 from nccltune.launch.lint.words import listed
-from nccltune.launch.program import LETTERS, LONG_NAMES, Program, nearest_nccl_test
+from nccltune.launch.program import LETTERS, LONG_NAMES, Program, bare_collective, nearest_nccl_test
 
 _USAGE = "nccl-tests prints its usage, measures nothing and exits with 0"
 _WHOLE = "tginmwNpcGCaRzyTxDVSMuIKf"
@@ -79,6 +79,33 @@ def wrong_binary(view: View) -> Iterator[Finding]:
                 (ReplaceArgument(at, 1, (right,)),),
             )
             return
+    bare = bare_collective([word.text for word in view.command.program])
+    if bare is not None:
+        place, right = bare
+        yield Finding(
+            Severity.ERROR,
+            "binary-unknown",
+            f"{view.command.program[place].raw} is no binary of nccl-tests",
+            f"write {right}",
+            (ReplaceArgument(place, 1, (right,)),),
+        )
+
+
+def one_hyphen(view: View) -> Iterator[Finding]:
+    """`-minbytes 8` is -m with the value `inbytes`."""
+    if view.program is None:
+        return
+    for argument in view.program.arguments:
+        word = view.command.program[argument.at].text
+        name = word.removeprefix("-").partition("=")[0]
+        if not word.startswith("--") and len(name) > 1 and name in LONG_NAMES:
+            yield Finding(
+                Severity.ERROR,
+                "argument-unknown",
+                f"{word} is read as -{argument.flag} {argument.value}: long names have two hyphens",
+                f"write -{word}",
+                (ReplaceArgument(argument.at, 1, (f"-{word}",)),),
+            )
 
 
 def unknown(view: View) -> Iterator[Finding]:
@@ -389,6 +416,7 @@ def json_name(view: View) -> Iterator[Finding]:
 
 RULES = (
     wrong_binary,
+    one_hyphen,
     without_value,
     ignored,
     unknown,

@@ -16,6 +16,7 @@ from nccltune.launch.lint.finding import (
     ReplaceLead,
     Severity,
 )
+from nccltune.launch.lint.options import TABLES
 from nccltune.launch.lint.read import is_launcher
 from nccltune.launch.lint.words import listed
 from nccltune.launch.program import is_nccl_test
@@ -47,6 +48,48 @@ prte_if_exclude btl_base_warn_component_unused
 _MPI_TYPE = re.compile(r"pmix(_v\d+)?|openmpi|pmi[12]|cray_shasta|list|hydra|lam|mpich\w*")
 _SHARED_MEMORY = ("--ipc", "--shm-size")
 _CLOSE = 0.93
+
+
+def without_value(view: View) -> Iterator[Finding]:
+    """`-np -H a,b`, `--hostfile all_reduce_perf`: an option takes the next word, whatever it is."""
+    for option in view.command.options:
+        taken = swallowed_at(option, view)
+        if taken is None:
+            continue
+        word = option.words[0].text
+        yield Finding(
+            Severity.ERROR,
+            "option-without-value",
+            f"{word} needs a value: it takes {option.values[taken]!r} for one",
+            f"give {word} a value, or leave it out",
+            (Replace(option, option.values[taken:]),),
+        )
+
+
+def swallowed_at(option: Option, view: View) -> int | None:
+    """Return the place of a value that is another option or the program; None where none is."""
+    for place, value in enumerate(option.values):
+        name = value.lstrip("-")
+        if is_nccl_test(value) or (value.startswith("-") and name in TABLES[view.flavor]):
+            return place
+    return None
+
+
+def numbers(view: View) -> Iterator[Finding]:
+    """`-np 8x`: numbers of processes and nodes."""
+    for option in view.command.options:
+        if option.meaning not in ("total", "per_node") or swallowed_at(option, view) is not None:
+            continue
+        if view.flavor.launcher is Launcher.TORCHRUN or "$" in option.value:
+            continue
+        if not option.value.isascii() or not option.value.isdigit() or int(option.value) < 1:
+            word = option.words[0].text.partition("=")[0]
+            yield Finding(
+                Severity.ERROR,
+                "option-value",
+                f"{word} takes a number of processes, not {option.value!r}",
+                f"write {word} {view.site.gpus_per_node}",
+            )
 
 
 def bindings(view: View) -> Iterator[Finding]:
@@ -278,4 +321,4 @@ def mpi_type(view: View) -> Iterator[Finding]:
         )
 
 
-RULES = (bindings, mca, as_root, container, nested, mpi_type)
+RULES = (without_value, numbers, bindings, mca, as_root, container, nested, mpi_type)

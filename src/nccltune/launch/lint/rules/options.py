@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that the launcher lacks, or that do nothing for NCCL."""
 
+import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
-from nccltune.launch.lint.command import View
+from nccltune.launch.lint.command import Option, View
 from nccltune.launch.lint.finding import Edit, Finding, Replace, ReplaceArgument, Severity
 from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
 from nccltune.launch.lint.read import is_launcher, nearest_option
 from nccltune.launch.lint.translate import translated
-from nccltune.launch.program import nearest_nccl_test
+from nccltune.launch.program import is_nccl_test, nearest_nccl_test
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
 def unknown(view: View) -> Iterator[Finding]:
     """`-x` under hydra, `-ppn` under Open MPI: the launcher refuses the line."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return  # An option took the program for its value: what follows are its arguments.
     for option in view.command.options:
         if option.meaning is not None:
             continue
@@ -141,24 +144,47 @@ def swallowed(view: View) -> Iterator[Finding]:
     last = view.command.options[-1] if view.command.options else None
     if not words or view.program is None or view.program.at == 0 or last is None:
         return
+    if last.meaning == "host":
+        yield from _split_hosts(last, view)
     if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
         return
-    value = words[0].text
+    before = [word.text for word in words[: view.program.at]]
+    # `NAME = VALUE` and `NAME =VALUE` too.
+    length = 2 if before[0] == "=" and len(before) > 1 else 1
+    value = before[length - 1].removeprefix("=")
     edits: tuple[Edit, ...] = (
         Replace(last, ("-x", f"{last.value}={value}")),
-        ReplaceArgument(0, 1),
+        ReplaceArgument(0, length),
     )
     yield Finding(
         Severity.ERROR,
         "value-as-program",
-        f"{last.words[0].text} takes one word: {value!r} would be started as the program",
+        f"{last.words[0].text} takes one word: {before[0]!r} would be started as the program",
         f"write -x {last.value}={value}",
         edits,
     )
 
 
+def _split_hosts(option: Option, view: View) -> Iterator[Finding]:
+    """`-H a:8, b:8`: hosts are one word."""
+    assert view.program is not None
+    rest = [word.text for word in view.command.program[: view.program.at]]
+    if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
+        return
+    hosts = ",".join(part for word in (option.value, *rest) for part in word.split(",") if part)
+    yield Finding(
+        Severity.ERROR,
+        "hosts-split",
+        f"{option.words[0].text} takes one word: {rest[0]!r} would be started as the program",
+        f"write {option.words[0].text} {hosts}",
+        (Replace(option, (option.words[0].text, hosts)), ReplaceArgument(0, len(rest))),
+    )
+
+
 def no_program(view: View) -> Iterator[Finding]:
     """Nothing to check behind the launcher."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return
     if not view.command.program:
         yield Finding(Severity.ERROR, "no-program", "the command names no program to start")
     elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
@@ -174,10 +200,10 @@ def no_program(view: View) -> Iterator[Finding]:
 
 
 RULES = (
+    swallowed,
     unknown,
     only_one_version,
     wrong_meaning,
-    swallowed,
     no_program,
     total_and_iterations,
     no_effect,

@@ -50,10 +50,14 @@ def fails(view: View) -> Iterator[Finding]:
             *[Replace(option, ()) for option in bare[1:]],
         )
     elif ask.total is not None and (total := _total(view)) is not None:
-        each = ask.per_node or _slots(hosts[0], view)
+        room = min(_slots(host, view) for host in hosts)
+        each = min(ask.per_node or room, room)
+        per_node = view.command.last("per_node")
+        if each != ask.per_node and per_node is not None:
+            edits = (Replace(per_node, (per_node.words[0].text, str(each))),)
         right = each * len(hosts)
         fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
-        edits = (Replace(total, ("-n", str(right))),)
+        edits = (*edits, Replace(total, ("-n", str(right))))
     yield Finding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
@@ -259,6 +263,9 @@ def slurm_nodes(view: View) -> Iterator[Finding]:
     )
 
 
+_TO_CORE = 2
+
+
 def bound(view: View) -> Iterator[Finding]:
     """Open MPI binds a process to one core, which then has to drive all its GPUs."""
     program, launcher = view.program, view.flavor.launcher
@@ -281,11 +288,14 @@ def bound(view: View) -> Iterator[Finding]:
             if given is not None
             else Add(("--bind-to", "none"))
         )
+        placement = view.prediction.placement
+        # Of more than 2 processes each gets a package or a NUMA node by default: no mistake.
+        is_wide = given is None and placement is not None and placement.processes > _TO_CORE
         yield Finding(
-            Severity.WARNING,
+            Severity.NOTE if is_wide else Severity.WARNING,
             "default-binding",
-            f"{why} each process to cores (with up to 2 processes, to one core), which then drives"
-            f" {program.gpus} GPUs",
+            f"{why} each process to cores (with up to {_TO_CORE} processes, to one core), which"
+            f" then drives {program.gpus} GPUs",
             "add --bind-to none",
             (edit,),
         )

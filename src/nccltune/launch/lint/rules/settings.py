@@ -119,15 +119,26 @@ def contradictions(view: View) -> Iterator[Finding]:
                 f"leave out {first} or {second}",
                 _drop(view, first),
             )
-    low, high = values.get("NCCL_MIN_NCHANNELS", ""), values.get("NCCL_MAX_NCHANNELS", "")
-    if low.isdigit() and high.isdigit() and int(low) > int(high):
-        yield Finding(
-            Severity.WARNING,
-            "settings-contradict",
-            f"NCCL_MIN_NCHANNELS={low} is more than NCCL_MAX_NCHANNELS={high}",
-            "leave out NCCL_MIN_NCHANNELS",
-            _drop(view, "NCCL_MIN_NCHANNELS"),
-        )
+    for low, high in _LIMITS:
+        least, most = values.get(low, ""), values.get(high, "")
+        if least.isdigit() and most.isdigit() and int(least) > int(most):
+            yield Finding(
+                Severity.WARNING,
+                "settings-contradict",
+                f"{low}={least} is more than {high}={most}",
+                f"leave out {low}",
+                _drop(view, low),
+            )
+
+
+_LIMITS = (
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"),
+    ("NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"),
+)
 
 
 def sockets(view: View) -> Iterator[Finding]:

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.lint.command import Option, View
 from nccltune.launch.lint.finding import Add, Edit, Finding, Replace, SetArgument, SetLead, Severity
+from nccltune.launch.lint.options import SLURM
+from nccltune.launch.lint.read import nearest_option
+from nccltune.launch.lint.words import listed
 from nccltune.model.scale import count
 
 
@@ -16,6 +19,28 @@ def _option(view: View, meaning: str) -> Option | None:
     if own is not None:
         return own
     return next((o for o in reversed(view.site.inherited) if o.meaning == meaning), None)
+
+
+def allocation(view: View) -> Iterator[Finding]:
+    """`#SBATCH --ntask-per-node=8`: sbatch refuses the script."""
+    for option in view.site.inherited:
+        near = nearest_option(option.name, SLURM) if option.meaning is None else None
+        if near is not None and option.name not in _SBATCH_ONLY:
+            yield Finding(
+                Severity.ERROR,
+                "option-unknown",
+                f"Slurm has no {option.words[0].text}: sbatch refuses the script",
+                f"write --{near}",
+            )
+
+
+_SBATCH_ONLY = frozenset(
+    listed("""
+bb bbf burst-buffer cluster-constraint core-spec delay-boot ignore-pbs kill-on-invalid-dep
+oom-kill-step power priority reboot segment spread-job stepmgr test-only thread-spec use-min-nodes
+wckey
+""")
+)
 
 
 def export(view: View) -> Iterator[Finding]:
@@ -170,4 +195,4 @@ def _seen(view: View) -> tuple[int, Option] | None:
     return None
 
 
-RULES = (export, tasks_unsaid, task_gpus)
+RULES = (allocation, export, tasks_unsaid, task_gpus)

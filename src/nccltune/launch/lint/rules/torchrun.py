@@ -133,6 +133,20 @@ def rendezvous(view: View) -> Iterator[Finding]:
             "name one host that all nodes reach",
         )
         return
+    rank = command.last("node_rank")
+    if (
+        rank is not None
+        and rank.value.isdigit()
+        and number.isdigit()
+        and int(rank.value) >= int(number)
+    ):
+        yield Finding(
+            Severity.ERROR,
+            "torchrun-node-rank",
+            f"--node-rank={rank.value}: of {number} nodes the ranks are 0 to {int(number) - 1}",
+            "number the nodes from 0",
+        )
+        return
     is_static = backend is None or backend.value == "static"
     if is_static and command.last("node_rank") is None:
         if _is_set(view, "PET_NODE_RANK"):

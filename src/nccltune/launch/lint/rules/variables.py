@@ -79,7 +79,9 @@ def names(view: View) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 "variable-unknown",
-                f"NCCL has no variable {variable.name}: it has no effect",
+                f"there is no variable {variable.name}: it has no effect"
+                if not right.startswith(PREFIX)
+                else f"NCCL has no variable {variable.name}: it has no effect",
                 f"write {right}",
                 edits_of(variable, right),
             )
@@ -166,6 +168,17 @@ def interfaces(view: View) -> Iterator[Finding]:
         value = variable.value or ""
         if not value or "$" in value or value.startswith("^"):
             continue
+        if re.search(r"[\s;]|:\D", value) and not _ADDRESS.fullmatch(value):
+            parts = re.split(r"[\s;:,]+", value.removeprefix("="))
+            right = ("=" if value.startswith("=") else "") + ",".join(filter(None, parts))
+            yield Finding(
+                Severity.ERROR,
+                "interface",
+                f"{variable.name}={value}: names are separated by ',' without blanks",
+                f"write {variable.name}={right}",
+                edits_of(variable, variable.name, right),
+            )
+            continue
         named = value.removeprefix("=").split(",")
         why = _interface_fault(named, view)
         if why is not None:
@@ -181,8 +194,6 @@ def interfaces(view: View) -> Iterator[Finding]:
 def _interface_fault(names: list[str], view: View) -> str | None:
     if any(_ADDRESS.fullmatch(name) for name in names):
         return "NCCL takes names of interfaces such as eth0, not addresses"
-    if any(" " in name or ";" in name for name in names):
-        return "names are separated by ',' without blanks"
     if any(_RDMA.fullmatch(name) for name in names):
         return "this is an RDMA device (NCCL_IB_HCA takes it), not an IP interface"
     if nodes_of(view) < 2:
@@ -279,6 +290,7 @@ def left_over(view: View) -> Iterator[Finding]:
             ),
             "nodes exchange data by TCP instead of InfiniBand or RoCE",
         ),
+        "NCCL_SHM_DISABLE": (several, "GPUs of a node without peer access use the network"),
         "CUDA_LAUNCH_BLOCKING": (True, "every launch waits for its end, so that nothing overlaps"),
     }
     for name, (holds, cost) in costs.items():
