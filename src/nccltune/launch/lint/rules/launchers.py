@@ -181,15 +181,6 @@ def mca(view: View) -> Iterator[Finding]:
                 (Replace(option, (word, key, value, *rest)),),
             )
             continue
-        if len(option.values) == 2 and option.values[1].startswith("-"):
-            yield Finding(
-                Severity.ERROR,
-                "mca-form",
-                f"{word} {name} has no value: it takes {option.values[1]}",
-                f"give {name} a value",
-                (Replace(option, option.values[1:]),),
-            )
-            continue
         close = difflib.get_close_matches(name, _MCA, n=1, cutoff=_CLOSE)
         if name not in _MCA and close:
             yield Finding(
