@@ -72,6 +72,9 @@ RIGHT = [
     f"srun -N 2 --ntasks-per-node=8 --gpus-per-task=1 {G1}",
     f"#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --wckey=a\nsrun {G1}",
     f"{TWO} {G1} 2>&1 | tee log.txt",
+    f"srun -N 2 --gpus-per-node=8 --ntasks-per-gpu=1 {G1}",
+    f"sbatch -N 2 --ntasks-per-node=8 --gpus-per-node=8 --wrap 'srun {G1}'",
+    f"kubectl exec pod -- bash -c 'mpirun -np 8 {G1}'",
 ]
 
 # fmt: off
@@ -173,6 +176,7 @@ WRONG = [
     (f"{G8} -x NCCL_DEBUG=INFO", "option-behind-program"),
     (f"#SBATCH --ntask-per-node=8\nsrun -N 2 -n 16 {G1}", "option-unknown"),
     (f"export NCCL_ALG=Ring\n{SRUN} {G1}", "variable-unknown"),
+    (f"sbatch -N 2 --gpus-per-node=8 --wrap='srun {G1}'", "idle-gpus"),
     # Arguments of the program.
     (f"{TWO} all_reduce -b 8 -e 1G -f 2 -g 1", "binary-unknown"),
     (f"{TWO} ./all_reduce_pref -b 8 -e 1G -f 2 -g 1", "binary-unknown"),

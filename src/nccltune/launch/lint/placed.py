@@ -80,6 +80,9 @@ def asked(command: Command, flavor: Flavor, site: Site) -> Ask:
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
         per_node = 1
+    of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
+    if total is None and per_node is None and isinstance(of_gpu, int):
+        per_node = of_gpu * site.gpus_per_node
     by_node, over = bool(command.last("by_node")), bool(command.last("oversubscribe"))
     if flavor.launcher is Launcher.OPENMPI and (mapping := command.last("map_by")) is not None:
         policy, _, more = mapping.value.lower().partition(":")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of what a user has: a line, a script, or a test's output."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,11 @@ def from_text(text: str, site: Site) -> list[Found]:
             around = site._replace(exported=(*site.exported, *exported.items()))
             found.append(Found(Line(words, line.tail), around))
             continue
+        inner = _inner(words, site)
+        if inner is not None:
+            with contextlib.suppress(InputError):
+                found += from_text(*inner)
+            continue
         is_export = words[0].text == "export"
         for word in words[1:] if is_export else words:
             match = _ASSIGNMENT.fullmatch(word.text)
@@ -54,6 +60,22 @@ def from_text(text: str, site: Site) -> list[Found]:
     if not found:
         raise no_launcher()
     return found
+
+
+def _inner(words: tuple[Word, ...], site: Site) -> tuple[str, Site] | None:
+    """Return the script that a line gives to another shell, `bash -c TEXT` or `sbatch --wrap TEXT`,
+    with what its options say; None for other lines."""
+    names = [word.text.rpartition("/")[2] for word in words]
+    if names[0] == "sbatch":
+        options = read_options(words[1:], SLURM)
+        wrapped = next((option.value for option in options if option.name == "wrap"), None)
+        if wrapped is None:
+            return None
+        return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+    for at, name in enumerate(names[:-2]):
+        if name in _SHELLS and _is_c(names[at + 1]) and " " in words[at + 2].text:
+            return words[at + 2].text, site
+    return None
 
 
 def _sbatch_words(text: str) -> Iterator[Word]:

@@ -291,7 +291,7 @@ def _list_fault(variable: Variable, value: str) -> tuple[str, str | None] | None
     known = {word.lower(): word for word in variable.values}
     parts = [part for part in re.split(r"[+|/:;,\s]+", value) if part]
     is_list = bool(parts) and all(part.lower() in known for part in parts)
-    if is_list and re.search(r"[+|/:\s]", value):
+    if is_list and re.search(r"[+|/:;\s]", value):
         return f"{value!r} is not a list: its words are separated by ','", ",".join(parts)
     entries = []
     reason = None
