@@ -261,9 +261,11 @@ def _pods(
 def recording(text: str) -> Path:
     """Return a study by its path, or one of the installed recordings by its name.
 
-    Raises InputError with the recordings' names where there is neither.
+    Raises StudyError with the nearest recording where there is neither.
     """
-    from nccltune.examples import example, examples
+    from nccltune.examples import examples
+    from nccltune.model.errors import StudyError
+    from nccltune.model.names import nearest
     from nccltune.model.study import Study
 
     path = Path(text)
@@ -271,8 +273,12 @@ def recording(text: str) -> Path:
         exists = path.exists()
     except (OSError, ValueError):
         exists = False
-    if not exists and (path.name in examples() or len(path.parts) == 1):
-        path = example(path.name)
+    if not exists and path.name in examples():
+        path = examples()[path.name]
+    elif not exists and len(path.parts) == 1 and examples():
+        raise StudyError(
+            f"no study and no recording is called {text!r}", hint=nearest(text, examples())
+        )
     return Study.open(path).path.absolute()
 
 
