@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, assume_noise_option, open_sorted
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
+from nccltune.cli.output import hanging, json_option, next_step, print_json, saving, stdout, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.result import Analysis
@@ -48,7 +48,8 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
             expected=expectations_of(opened, found),
             assumed_noise=assume_noise,
         )
-    opened.write_json(opened.findings_path, analysis)
+    with saving():
+        opened.write_json(opened.findings_path, analysis)
     if as_json:
         print_json(analysis)
     else:

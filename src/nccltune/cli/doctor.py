@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr, stdout, working, write_exact
+from nccltune.cli.output import (
+    json_option,
+    print_json,
+    saving,
+    stderr,
+    stdout,
+    working,
+    write_exact,
+)
 
 if TYPE_CHECKING:
     from nccltune.doctor.facts import Facts
@@ -161,9 +169,11 @@ def _keep(examined: "Examination", nodes: "Mapping[str, Facts]", path: Path) -> 
     platform = fill_platform(
         study.platform(), nodes, datetime.now(UTC).isoformat(timespec="seconds")
     )
-    study.write_json(study.platform_path, platform)
-    study.write_json(study.doctor_path, examined)
-    stderr().print(f"wrote {study.platform_path} and doctor.json", markup=False, style="dim")
+    with saving() as saved:
+        study.write_json(study.platform_path, platform)
+        study.write_json(study.doctor_path, examined)
+    if saved.done:
+        stderr().print(f"wrote {study.platform_path} and doctor.json", markup=False, style="dim")
 
 
 def _write_page(examined: "Examination", path: Path) -> None:

@@ -15,7 +15,6 @@ from nccltune.cli.output import error_lines, json_option, print_json, stderr, st
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nccltune.formats.context import ReadOptions
     from nccltune.formats.importer import FileOutcome, Imported
     from nccltune.formats.inputs import Found
     from nccltune.formats.reading import FileReport, Flag
@@ -52,6 +51,16 @@ _FLAGS_SHOWN = 12
     is_flag=True,
     help="From an nccl-tests JSON take each iteration's time instead of their mean.",
 )
+@click.option(
+    "--in-rounds",
+    is_flag=True,
+    help="The k-th runs of all choices ran close together, in the order of the files.",
+)
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Write files of other platforms to studies beside this one: STUDY-2, STUDY-3.",
+)
 @click.option("--platform-name", help="What to call the platform in a new study.")
 @json_option()
 def command(
@@ -62,6 +71,8 @@ def command(
     nodes: int | None,
     ranks: int | None,
     per_iteration: bool,
+    in_rounds: bool,
+    split: bool,
     platform_name: str | None,
     as_json: bool,
 ) -> int:
@@ -70,9 +81,10 @@ def command(
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes and NCCL log
     lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study; and a node's hardware
     (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which the study keeps. What cannot be read is
-    counted and shown, never guessed; runs that are not what they claim are flagged. A file that is
-    in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt or a row
-    could not be read, 2 if a file was refused or nothing could be read.
+    counted and shown, never guessed; runs that are not what they claim are flagged. A run that is
+    in the study already, in this or another file, is skipped. Runs of different platforms are
+    refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt or a row could not
+    be read, 2 if a file was refused or nothing could be read.
     """
     from datetime import UTC, datetime
 
@@ -99,10 +111,12 @@ def command(
                 options,
                 at=datetime.now(UTC).isoformat(timespec="seconds"),
                 platform_name=platform_name,
+                in_rounds=in_rounds,
+                split=split,
                 progress=heard,
             )
     except KeyboardInterrupt:
-        _say_how_to_resume(files, study, options, platform_name)
+        print("nothing was imported; the same command starts again", file=sys.stderr)
         raise
     if as_json:
         print_json(result)
@@ -126,35 +140,12 @@ def _collective(name: str | None) -> Any:
     return Collective(plain)
 
 
-def _say_how_to_resume(
-    files: tuple[str, ...], study: Path, options: "ReadOptions", platform_name: str | None
-) -> None:
-    import shlex
-
-    from nccltune.model.choice import choice_label
-
-    told = {
-        "--choice": choice_label(options.choice) if options.choice is not None else None,
-        "--collective": options.collective,
-        "--nodes": options.nodes,
-        "--ranks": options.ranks,
-        "--platform-name": platform_name,
-    }
-    words = [word for name, value in told.items() if value is not None for word in (name, value)]
-    words += ["--per-iteration"] if options.per_iteration else []
-    line = shlex.join(["nccltune", "import", *files, "-o", str(study), *map(str, words)])
-    print(
-        f"files read to their end are kept; this goes on with the others:\n  {line}",
-        file=sys.stderr,
-    )
-
-
 def _exit_code(result: "Imported") -> int:
     from nccltune.formats.importer import Outcome
 
     outcomes = {item.outcome for item in result.files}
     refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
-    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY}:
+    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY, Outcome.DUPLICATE}:
         return 2
     new = (item.report for item in result.files if item.outcome is not Outcome.ALREADY)
     return int(any(report.doubtful or report.unreadable for report in new))
@@ -196,22 +187,51 @@ def _show(result: "Imported", study: Path) -> None:
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
         out.print(f"platform    {result.platform.title}")
-    already = [item.report for item in result.files if item.outcome is Outcome.ALREADY]
-    if already:
-        names = ", ".join(report.name for report in already[:3]) + (", ..." if already[3:] else "")
-        out.print(f"skipped     {count(len(already), 'file')} imported before: {names}")
-    resumed = sum(item.resumed for item in result.files)
-    if resumed:
-        out.print(f"resumed     {count(resumed, 'sample')} of an interrupted import were kept")
+    _show_known(result)
     _show_unread(result.files)
     _show_flags(result.files)
+    _show_doubts(result.studies)
+    if len(result.studies) > 1:
+        _show_split(result)
+    _show_end(result, study)
+
+
+def _show_known(result: "Imported") -> None:
+    """What was left out because the study has it."""
+    from nccltune.formats.importer import Outcome
+    from nccltune.formats.platform_facts import joined
+    from nccltune.model.scale import count
+
+    out = stdout()
+    already = [item.report.name for item in result.files if item.outcome is Outcome.ALREADY]
+    if already:
+        words = f"skipped     {count(len(already), 'file')} imported before: {joined(already)}"
+        out.print(words)
+    twins = [item.report.name for item in result.files if item.outcome is Outcome.DUPLICATE]
+    if twins:
+        what = "file that holds only runs" if len(twins) == 1 else "files that hold only runs"
+        out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}")
+    if result.taken_back:
+        out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
+
+
+def _show_end(result: "Imported", study: Path) -> None:
+    """What was written, and what to do next."""
+    import shlex
+
+    from nccltune.formats.importer import Outcome
+    from nccltune.model.scale import count
+
+    out, outcomes = stdout(), {item.outcome for item in result.files}
+    name = shlex.quote(result.studies[0] if result.studies else str(study))
     if result.samples:
-        out.print(f"Wrote {count(result.samples, 'sample')} to {study}.")
-        stderr().print(styled((f"next: nccltune analyze {study}", "dim")))
-    elif already and not every:
+        where = " and ".join(result.studies)
+        out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
+        stderr().print(styled((f"next: nccltune analyze {name}", "dim")), soft_wrap=True)
+    elif Outcome.IMPORTED in outcomes:
+        stderr().print(styled((f"next: nccltune topo show {name}", "dim")), soft_wrap=True)
+    elif outcomes & {Outcome.ALREADY, Outcome.DUPLICATE}:
         out.print(f"Nothing new for {study}.")
-    elif every:
-        stderr().print(styled((f"next: nccltune topo show {study}", "dim")))
     elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
         print(
             error_lines(
@@ -223,6 +243,27 @@ def _show(result: "Imported", study: Path) -> None:
             ),
             file=sys.stderr,
         )
+
+
+def _show_split(result: "Imported") -> None:
+    """Which file went to which study."""
+    from nccltune.formats.platform_facts import joined
+
+    out = stdout()
+    for study in result.studies:
+        names = [item.report.name for item in result.files if study in item.studies]
+        out.print(f"platform    {study}: {joined(names, 6)}")
+
+
+def _show_doubts(studies: list[str]) -> None:
+    """Facts of the platform that only some runs show."""
+    from nccltune.formats.suspect import platform_doubts
+    from nccltune.model.study import Study
+
+    for study in studies:
+        for sentence in platform_doubts(Study(Path(study))):
+            where = f"{study}: " if len(studies) > 1 else ""
+            stdout().print(styled(("not sure", "yellow"), f"    {where}{sentence}"))
 
 
 def _kinds(reports: "list[FileReport]") -> str:

@@ -93,6 +93,29 @@ def styled(*parts: "str | tuple[str, str] | Text", style: str = "") -> "Text":
     return Text.assemble(*parts, style=style)
 
 
+class Saving:
+    """Whether a result was saved."""
+
+    done = True
+
+
+@contextmanager
+def saving(asked: Path | None = None) -> "Iterator[Saving]":
+    """Warn on stderr where a result cannot be saved in its study, for example a read-only one: it
+    is printed all the same. A failure to write `asked`, a file that the user named, is an error."""
+    from nccltune.model.errors import UnwritableError
+
+    state = Saving()
+    try:
+        yield state
+    except UnwritableError as error:
+        if asked is not None and error.where == str(asked):
+            raise
+        state.done = False
+        warning = ("warning:", "yellow"), f" {error}; the result is printed and not saved"
+        stderr().print(styled(*warning), soft_wrap=True)
+
+
 @contextmanager
 def working(words: str) -> "Iterator[None]":
     """A sign of life on stderr, on a terminal, for what takes longer than a second."""

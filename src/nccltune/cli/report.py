@@ -9,7 +9,7 @@ import click
 
 import nccltune
 from nccltune.cli.context import STUDY, open_sorted
-from nccltune.cli.output import json_option, print_json, stderr, stdout, styled, working
+from nccltune.cli.output import json_option, print_json, saving, stderr, stdout, styled, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
@@ -46,7 +46,7 @@ def command(
     STUDY/tuning.json while it is in step with the samples; else they are searched anew.
     """
     from nccltune.model.errors import InputError
-    from nccltune.model.study import Study
+    from nccltune.model.study import Study, write_whole
 
     if (terminal or as_json) and (output is not None or open_page):
         wrong = "--terminal" if terminal else "--json"
@@ -63,9 +63,13 @@ def command(
         render(build_report(study), report_console())
         return
     path = output or Study(study).report_path
-    report = write_report(study, path)
+    report, page = _rendered(study)
+    with saving(output) as saved:
+        write_whole(path, page)
     out = stdout()
     out.print(report.verdict, markup=False)
+    if not saved.done:
+        return
     out.print(f"report     {path}", markup=False)
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         stderr().print(f"no browser could be started; open {path} yourself", markup=False)
@@ -76,13 +80,19 @@ def command(
 def write_report(study: Path, output: Path | None = None) -> "Report":
     """Write the page of a study, whole or not at all, to `output` or STUDY/report.html."""
     from nccltune.model.study import Study, write_whole
+
+    report, page = _rendered(study)
+    write_whole(output or Study(study).report_path, page)
+    return report
+
+
+def _rendered(study: Path) -> "tuple[Report, str]":
+    """The report of a study, and its page."""
     from nccltune.report.html import render
 
     with working("writing the report"):
         report = build_report(study)
-        page = render(report)
-    write_whole(output or Study(study).report_path, page)
-    return report
+        return report, render(report)
 
 
 def build_report(path: Path) -> "Report":

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, styled, working
+from nccltune.cli.output import (
+    hanging,
+    json_option,
+    next_step,
+    print_json,
+    saving,
+    stdout,
+    styled,
+    working,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -50,15 +59,18 @@ def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> 
             options_from(options),
             created=datetime.now(UTC).date().isoformat(),
         )
-    tuning = write(opened, tuning, output)
+    with saving(output) as saved:
+        tuning = write(opened, tuning, output)
     path = output or opened.config_path
     if as_json:
         print_json(tuning)
         return
     show(tuning)
     rules = len(tuning.rules)
+    # A file that the user named was written, or there was an error.
+    verb = f"Wrote {path}" if saved.done or output is not None else "Not saved"
     stdout().print(
-        f"Wrote {path} ({rules} rule{'' if rules == 1 else 's'}). {left_alone_words(tuning)}",
+        f"{verb} ({rules} rule{'' if rules == 1 else 's'}). {left_alone_words(tuning)}",
         markup=False,
     )
     next_step("nccltune report", study)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccltune.cli.env import conflicts, deployment
-from nccltune.cli.output import print_json, stderr, stdout, styled
+from nccltune.cli.output import print_json, saving, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -75,7 +75,8 @@ def verify_program(
         points=points,
         problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
-    study.write_json(study.path / "deployed.json", proof)
+    with saving():
+        study.write_json(study.path / "deployed.json", proof)
     if as_json:
         print_json(proof)
     else:
@@ -214,7 +215,7 @@ def _times(path: Path) -> "Times":
     options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
     for reading in read_inputs([Found(path, path.name, False)], options):
         for batch in reading.batches():
-            for sample in batch:
+            for sample in batch.samples:
                 if not sample.in_place:
                     found.setdefault((sample.collective, sample.bytes), []).append(sample.time_us)
     return {key: median(times) for key, times in found.items()}

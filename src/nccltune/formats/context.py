@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader is given: the file, what the user told, the report to fill, the rounds."""
+"""What every reader is given: the file, what the user told, the report to fill."""
 
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
@@ -8,10 +8,9 @@ import msgspec
 
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
+from nccltune.formats.runs import Batch
 from nccltune.model.choice import AnyChoice
 from nccltune.model.collective import Collective
-from nccltune.model.sample import Sample
 
 Progress = Callable[[int], None]
 
@@ -38,15 +37,16 @@ class Context(msgspec.Struct, kw_only=True):
     """One file being read.
 
     `name` is the file's name below the folder that was named (its evidence for choice and
-    collective), `logs` the NCCL logs read from files of their own, by (host, process id).
+    collective), `logs` the NCCL logs read from files of their own, by (host, process id),
+    `modified` the time of the file in seconds since 1970.
     """
 
     name: str
     options: ReadOptions
     report: FileReport
-    rounds: RoundCounter
     logs: dict[tuple[str, int], NcclLog] = {}
     progress: Progress | None = None
+    modified: float | None = None
 
 
 class Reader(Protocol):
@@ -56,6 +56,6 @@ class Reader(Protocol):
     InputError. The file is at its start and can be sought.
     """
 
-    def __call__(self, file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+    def __call__(self, file: BinaryIO, context: Context) -> Iterator[Batch]:
         """Batches of samples."""
         ...

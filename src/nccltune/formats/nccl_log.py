@@ -7,7 +7,9 @@ Line forms: NCCL 2.18 to 2.32 (`src/debug.cc`, `enqueue.cc`, `graph/tuning.cc`, 
 import re
 from typing import Literal, NamedTuple
 
+from nccltune.formats.nccl_transport_lines import read_nics
 from nccltune.formats.redact import keep_setting
+from nccltune.formats.stamps import Stamps
 from nccltune.model.choice import (
     ALGORITHMS,
     PROTOCOLS,
@@ -52,6 +54,7 @@ _BYPASSED = re.compile(
 _SETTING = re.compile(r"(?P<name>NCCL_\w+) set by environment to (?P<value>.*?)\.?\s*$")
 _COMM = re.compile(r"\brank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)\b")
 _COMM_RANKS = re.compile(r"\brank \d+ nranks (?P<ranks>\d+)\b")
+_DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
 _TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
 
 PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
@@ -59,6 +62,7 @@ Bypass = Literal["symmetric kernel", "copy engine"]
 Ran = Choice | Bypass
 _MAX_POINTS = 100_000
 _MAX_SETTINGS = 512
+_MAX_HOSTS = 64
 
 
 def find_log_line(text: str) -> re.Match[str] | None:
@@ -87,6 +91,9 @@ class NcclLog:
         self.protocols: str | None = None
         self.tuner: str | None = None
         self.network: str | None = None
+        self.driver: str | None = None
+        self.nics: set[str] = set()
+        self.stamps = Stamps()
         self.settings: dict[str, str] = {}
         self._by_total: dict[tuple[str | None, int], Ran | None] = {}
         self._by_task: dict[tuple[str | None, int], Ran | None] = {}
@@ -112,6 +119,10 @@ class NcclLog:
             self._observe_choice(message)
         elif " set by environment to " in message:
             self._observe_setting(message)
+        elif message.startswith("NET/"):
+            self._observe_nics(message)
+        elif (match := _DRIVER.match(message)) is not None:
+            self.driver = match["version"]
         elif "rank" in message and " - Destroy" not in message:
             self._observe_communicator(message)
         elif (match := VERSION_LINE.search(message)) is not None:
@@ -153,6 +164,9 @@ class NcclLog:
         self.nodes = self.nodes or other.nodes
         self.tuner = self.tuner or other.tuner
         self.network = self.network or other.network
+        self.driver = self.driver or other.driver
+        self.nics |= other.nics
+        self.stamps.fill(other.stamps)
         self.settings = {**other.settings, **self.settings}
         self.whole_environment = self.whole_environment or other.whole_environment
         for ours_by, theirs_by in (
@@ -164,6 +178,11 @@ class NcclLog:
                     ours_by[key] = None
                 else:
                     _note(ours_by, key, ran)
+
+    @property
+    def started(self) -> bool:
+        """Whether the log has the lines of a start, which name every setting that NCCL read."""
+        return bool(self.settings) or self.ranks is not None
 
     @property
     def would_tell(self) -> bool:
@@ -245,6 +264,13 @@ class NcclLog:
         if match is None:
             return
         self.set(match["name"], match["value"])
+
+    def _observe_nics(self, message: str) -> None:
+        """`NET/IB : Using [0]mlx5_0:1/IB`, the NICs of one host."""
+        nics = read_nics(message)
+        if nics and len(self.nics) < _MAX_HOSTS:
+            names = " ".join(dict.fromkeys(nic.name for nic in nics))
+            self.nics.add(f"{nics[0].network} {names}")
 
     def set(self, name: str, value: str) -> None:
         """Take in a setting that was in force."""

@@ -2,13 +2,22 @@
 """What the header of an nccl-tests run says: version, parameters, devices, and so the scale."""
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from nccltune.formats.choices import collective_of_program
 from nccltune.formats.command_lines import CommandFound
 from nccltune.formats.nccl_log import NcclLog
+from nccltune.formats.platform_facts import (
+    PlatformFacts,
+    machine_name,
+    relevant_settings,
+)
 from nccltune.formats.rank_bounds import RankBounds
 from nccltune.formats.reading import FileReport, FlagKind
+from nccltune.formats.redact import host_hash
+from nccltune.formats.runs import DEFAULT_ITERATIONS, DEFAULT_WARMUP
+from nccltune.formats.stamps import Stamps
 from nccltune.model.collective import Collective
 from nccltune.model.scale import count
 
@@ -19,12 +28,16 @@ _VERSION = re.compile(
 _STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)")
 _PARAMETERS = re.compile(
     r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min>\d+) maxBytes (?P<max>\d+)"
-    r" step: \d+\(\w+\) warmup iters: \d+ iters: (?P<iters>\d+)(?P<more>.*)"
+    r" step: \d+\(\w+\) warmup iters: (?P<warmup>\d+) iters: (?P<iters>\d+)(?P<more>.*)"
 )
 _MORE = re.compile(r"(agg iters|graph|validation): (\d+)")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(?P<gpu>.*\S)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+)
+_BUS = re.compile(
+    r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
+    r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
 )
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
@@ -40,6 +53,7 @@ class Device(NamedTuple):
     pid: int
     host: str
     gpu: str
+    bus: str = ""
 
 
 def nccl_version_of(code: int) -> str:
@@ -77,6 +91,9 @@ class Run:
         self.parameters = ""
         self.ranks_per_process = 1
         self.iterations: int | None = None
+        self.calls = DEFAULT_ITERATIONS + DEFAULT_WARMUP
+        self.gpus_per_process: int | None = None
+        self.stamps = Stamps()
         self.aggregated = 1
         self.graph = 0
         self.registered = False
@@ -98,6 +115,7 @@ class Run:
                         int(match["pid"]),
                         match["host"].partition(".")[0],
                         match["gpu"],
+                        match["bus"],
                     )
                 )
         elif part == "parameters":
@@ -106,7 +124,10 @@ class Run:
             more = {name: int(value) for name, value in _MORE.findall(match["more"])}
             self.aggregated = max(1, more.get("agg iters", 1))
             self.graph = more.get("graph", 0)
-            self.iterations = int(match["iters"]) * self.aggregated * max(1, self.graph) or None
+            each = self.aggregated * max(1, self.graph)
+            self.iterations = int(match["iters"]) * each or None
+            self.calls = (int(match["iters"]) + int(match["warmup"])) * each
+            self.gpus_per_process = int(match["threads"]) * int(match["gpus"])
         elif part == "version":
             self.tool_version = match["version"]
             self.nccl_version = nccl_version_of(int(match["library"]))
@@ -174,8 +195,51 @@ class Run:
 
     @property
     def first_host(self) -> str | None:
-        """Where rank 0 ran."""
-        return min(self.devices).host if self.devices else None
+        """The machine of rank 0; None where it is not known."""
+        return machine_name(min(self.devices).host) if self.devices else None
+
+    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
+        """Return what the header and `log`, NCCL's log of the run, show of the platform.
+
+        `emulated` says that the nodes are parts of one host, `restricted` that `NCCL_ALGO` or
+        `NCCL_PROTO` limit the default.
+        """
+        group = self.group
+        listed = {device.rank for device in self.devices}
+        whole = self.list_complete
+        names = [machine_name(device.host) for device in group]
+        hosts = {host_hash(name) for name in names if name is not None}
+        known = whole and self.hosts_told and None not in names
+        first = self.first_host
+        ranks = Counter(names)
+        by = "environment" if log.whole_environment else "log" if log.started else None
+        return PlatformFacts(
+            gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            nccl=log.version or self.nccl_version,
+            driver=log.driver,
+            network=log.network,
+            nics=tuple(sorted(log.nics)),
+            hosts=tuple(sorted(hosts)) if known else (),
+            first_host=host_hash(first) if first and self.hosts_told and listed >= {0} else None,
+            ranks_per_host="+".join(map(str, sorted(ranks.values()))) if known else None,
+            gpus=_buses(group) if whole else None,
+            gpus_per_process=self.gpus_per_process,
+            emulated=emulated if known and log.nodes is not None else None,
+            settings=relevant_settings(log.settings, restricted=restricted) if by else {},
+            settings_by=by,
+        )
+
+
+def _buses(devices: list[Device]) -> str | None:
+    """Return the PCI bus numbers of GPUs by rank: all that every release of nccl-tests prints of
+    `[0000:1b:00]`, `[00001b00]` and `[0x1b]`. Older ones print 0x00 where they do not know."""
+    found = []
+    for device in sorted(devices):
+        match = _BUS.fullmatch(device.bus)
+        if match is None:
+            return None
+        found.append((match["long"] or match["packed"] or match["short"]).lower())
+    return None if set(found) == {"00"} else " ".join(found)
 
 
 def flag_versions(report: FileReport, headers: int, library: int, line: int) -> None:

@@ -23,7 +23,8 @@ from nccltune.formats.nccl_tests_table import BATCH_ROWS
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.process_logs import FileLogs, RunLogs, process_key
 from nccltune.formats.reading import FileKind, FlagKind
-from nccltune.model.sample import Sample
+from nccltune.formats.runs import Batch
+from nccltune.formats.stamps import Stamps, stamp_of
 
 # host: Test NCCL failure file:line 'error / last error'; host: Test timeout (Ns) file:line;
 # .. host pid N: Test failure file:line. Hosts and files stay out of the sentence.
@@ -47,7 +48,7 @@ _MAX_SOURCES = 4096
 _MAX_HOSTS = 65536
 
 
-def read_text(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_text(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read nccl-tests output; see `context.Reader`."""
     reader = _TextReader(context)
     for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
@@ -102,7 +103,8 @@ class _TextReader:
             return
         if " NCCL " in text:
             if (match := find_log_line(text)) is not None:
-                self.log_line(source, text, match, number)
+                log = self.log_line(source, text, match, number)
+                self.note_time(log.stamps, line, line.find(" NCCL "))
                 return
             if self.diagnostics.feed(text, number):
                 self.report.ignored += 1
@@ -111,6 +113,7 @@ class _TextReader:
         if body.startswith("#"):
             self.commands.observe(body, number)
             source.comment(text, number)
+            self.note_time(source.run.stamps, line, line.find("#"))
             for device in source.run.devices[-1:]:
                 self.note_host(device.host)
                 self.logs.note_device(device)
@@ -149,8 +152,10 @@ class _TextReader:
         else:
             self.report.ignored += 1
 
-    def log_line(self, source: SourceReader, text: str, match: re.Match[str], number: int) -> None:
-        """An NCCL log line, perhaps behind a piece of a row."""
+    def log_line(
+        self, source: SourceReader, text: str, match: re.Match[str], number: int
+    ) -> NcclLog:
+        """An NCCL log line, perhaps behind a piece of a row; the log that it belongs to."""
         self.log_lines += 1
         self.report.ignored += 1
         message = text[match.end() :]
@@ -164,6 +169,12 @@ class _TextReader:
             self.note_host(match["host"])
         elif text[:start].strip() or host not in self.hosts:
             source.glued(text, start, host, self.hosts, number)
+        return log
+
+    def note_time(self, stamps: Stamps, line: str, end: int) -> None:
+        """Remember when a run began, by a stamp before `end` in one of its first lines."""
+        if end > 0 and stamps.open:
+            stamps.add(stamp_of(line, end, latest=self.context.modified))
 
     def note_host(self, host: str) -> None:
         """Remember a host's name, to tell it from what it is glued to; it is never stored."""
@@ -183,7 +194,7 @@ class _TextReader:
         """A line that was not held."""
         self.report.cannot_read(number, text, "a line of more than 1 MiB")
 
-    def drain(self) -> Iterator[list[Sample]]:
+    def drain(self) -> Iterator[Batch]:
         """Samples of the tables that are complete, and of those that grew large."""
         for source in self.sources.values():
             while source.finished:
@@ -222,5 +233,7 @@ def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
                 if len(logs) >= _MAX_SOURCES:
                     continue
                 logs[key] = NcclLog()
+            if not logs[key].lines:
+                logs[key].stamps.add(stamp_of(line, line.find(" NCCL ")))
             logs[key].observe(match.string[match.end() :])
     return logs

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nccltune.model.errors import StudyError
+from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.platform import Platform
 from nccltune.model.sample import SCHEMA_VERSION, Sample
 
@@ -173,7 +173,7 @@ class Study:
                 if to_disk:
                     os.fsync(file.fileno())
         except OSError as error:
-            raise StudyError(
+            raise UnwritableError(
                 f"cannot be written: {error.strerror}",
                 where=str(path),
                 hint="what was there before is untouched; free space or name another study",
@@ -236,7 +236,7 @@ class Study:
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to `path` so that it holds the old or the new content, never a part.
 
-    Raises StudyError where the disk or the folder refuses.
+    Raises UnwritableError where the disk or the folder refuses.
     """
     temporary: str | None = None
     try:
@@ -251,7 +251,7 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise StudyError(
+        raise UnwritableError(
             f"cannot be written: {error.strerror}",
             where=str(path),
             hint="what was there before is untouched",

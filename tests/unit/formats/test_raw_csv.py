@@ -157,7 +157,9 @@ def test_round_trip(shown: list[Sample]) -> None:
     read = csv_file("".join(write_raw_csv(shown)))
     from msgspec.structs import replace
 
-    assert [replace(sample, round=0) for sample in read.samples] == shown
+    # Rows of one run are given together.
+    given_back = [replace(sample, round=0) for sample in read.samples]
+    assert sorted(given_back, key=repr) == sorted(shown, key=repr)
     assert read.doubtful == set()
 
 

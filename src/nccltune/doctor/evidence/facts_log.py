@@ -16,7 +16,6 @@ from nccltune.formats.nccl_diagnostics import read_diagnostics
 from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
 from nccltune.model.choice import DEFAULT, Choice, parse_algorithm
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
@@ -191,12 +190,12 @@ def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
     # Which choice it was is nothing to refuse a measurement for here.
     options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
-    context = Context(name=name, options=options, report=report, rounds=RoundCounter())
+    context = Context(name=name, options=options, report=report)
     found: list[Sample] = []
     try:
         reader = read_json if text.lstrip().startswith("{") else read_text
         for batch in reader(io.BytesIO(text.encode()), context):
-            found += batch
+            found += batch.samples
     except InputError as error:
         report.refuse(error.message)
     if report.unreadable:
