@@ -180,7 +180,7 @@ class ProcessContrasts:
         elif all(item.at is not None for item in (*default, *other)):
             order = sorted((item.at, item.choice == DEFAULT) for item in (*default, *other))
             runs = 1 + sum(a[1] != b[1] for a, b in pairwise(order))
-            if runs > fewest:
+            if runs >= max(MIN_ROUNDS, fewest):
                 return Layout(True)
             return Layout(
                 False,

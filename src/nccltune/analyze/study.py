@@ -63,7 +63,10 @@ def analyze_sorted(
 ) -> Analysis:
     """As `analyze`, for samples already sorted (the rule search needs them sorted, too)."""
     conditions = []
-    findings = [Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence) for sentence in suspect]
+    findings = [
+        Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
+        for sentence in (*suspect, *found.doubts)
+    ]
     findings += _left_out(found)
     known = {(item.collective, item.scale): item for item in expected}
     told: set[tuple[Collective, Scale]] = set()

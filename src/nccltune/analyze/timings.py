@@ -143,13 +143,15 @@ class Timings:
 
 @dataclass
 class Sorted:
-    """Samples sorted: conditions in order, and how many samples were left out and why."""
+    """Samples sorted: conditions in order, and how many samples were left out and why. `doubts` are
+    sentences on why the runs may be of several platforms; with any, no rule is sure."""
 
     timings: list[Timings]
     samples: int
     wrong: dict[tuple[Condition, AnyChoice], int]
     without_scale: int
     one_rank: int
+    doubts: list[str] = field(default_factory=list)
 
 
 def sort_samples(samples: Iterable[Sample]) -> Sorted:

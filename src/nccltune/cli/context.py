@@ -83,11 +83,13 @@ def assume_noise_option() -> Callable[..., Any]:
 def open_sorted(path: Path) -> "tuple[Study, Sorted]":
     """A study and its samples, sorted. Raises StudyError where there are none to compare."""
     from nccltune.analyze import sort_samples
+    from nccltune.formats.suspect import platform_doubts
     from nccltune.model.errors import StudyError
     from nccltune.model.study import Study
 
     study = Study.open(path)
     found = sort_samples(study.samples())
+    found.doubts += platform_doubts(study)
     if not found.timings:
         why = (
             "none of its samples can be compared (unknown scale, one rank, or wrong results)"

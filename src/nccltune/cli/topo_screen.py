@@ -42,7 +42,7 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     title = headline(graph, detected=nvlink_is_open(topology))
     out.print(title, style="bold", markup=False, soft_wrap=True)
     for words in _left_open(topology, graph):
-        hanging(out, "[dim]note[/dim]  ", 6, words)
+        hanging(out, ("note  ", "dim"), 6, words)
     out.print()
     rows: list[tuple[str, Link | None]] = []
     for tree in trees:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tune a study: search the rules, write the configuration and the evidence."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,15 +22,14 @@ def tune(
     options: TuneOptions,
     *,
     created: str,
-    doubts: Sequence[str] = (),
 ) -> Tuning:
     """Return the rules of a study with their evidence; writes nothing. `created` is an ISO 8601
-    date, `doubts` why the runs may be of several platforms (no rule is sure then).
+    date.
 
     Raises InputError where the weights that `options` names cannot be read.
     """
     weights = read_weights(Path(options.weights)) if options.weights else None
-    groups: list[TunedGroup] = search(found.timings, options, weights, doubts)
+    groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
     if options.any_scale:
         groups = widen(groups, found.timings, options)
     return Tuning(
