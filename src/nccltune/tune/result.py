@@ -16,7 +16,8 @@ class Decision(msgspec.Struct, frozen=True):
     `choice` None keeps the default. `default_us` is None where the default was not measured;
     `tuned_us` is the predicted time with the rules; `best_us` the best median of all choices and
     `best` the choice it belongs to (None: the default). `gain` is default over tuned with its 95 %
-    interval; None where it is not known.
+    interval; None where it is not known. `channels` is what the tuned choice takes and
+    `default_channels` what NCCL's default takes, one SM each; None where it is not known.
     """
 
     bytes: int
@@ -28,6 +29,8 @@ class Decision(msgspec.Struct, frozen=True):
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
+    channels: int | None = None
+    default_channels: int | None = None
 
 
 class RuleEvidence(msgspec.Struct, frozen=True):
@@ -36,7 +39,10 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     `gain` is the geometric mean of default over tuned time over the measured sizes in the range,
     with its 95 % interval; `least` and `most` are its smallest and largest value at one size. All
     are None where the default was not measured. `sure` says that the gain is beyond noise that was
-    measured, and not only assumed. `timings` counts the samples behind it.
+    measured, and not only assumed. `timings` counts the samples behind it. `channels` and
+    `default_channels` are the most at any size it covers, one SM each (None: not known).
+    `decided_by` names the runs that would decide a rule that is not sure. `written` says that the
+    rule is part of the configuration, and not only shown.
     """
 
     rule: Rule
@@ -49,6 +55,10 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     gain_high: float | None = None
     least: float | None = None
     most: float | None = None
+    channels: int | None = None
+    default_channels: int | None = None
+    decided_by: str | None = None
+    written: bool = True
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
