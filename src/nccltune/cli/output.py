@@ -65,15 +65,18 @@ def working(words: str) -> "Iterator[None]":
 
 
 def hanging(out: "Console", lead: str, indent: int, words: str, style: str = "") -> None:
-    """A line of `lead` (markup, `indent` wide) and plain `words`, which go on under themselves
-    where a terminal is too narrow for them. Without a terminal it stays one line."""
+    """Print `lead` (markup, `indent` wide) and plain `words`, wrapped under themselves where the
+    terminal is too narrow; numbers keep their unit. Without a terminal it stays one line."""
     import textwrap
 
     from rich.markup import escape
 
-    width = max(20, out.width - indent)
-    lines = textwrap.wrap(words, width, break_on_hyphens=False) if out.is_terminal else [words]
-    shown = escape(("\n" + " " * indent).join(lines))
+    from nccltune.report.words import unbroken
+
+    lines = [words]
+    if out.is_terminal:
+        lines = textwrap.wrap(unbroken(words), max(20, out.width - indent), break_on_hyphens=False)
+    shown = escape(("\n" + " " * indent).join(lines).replace("\u00a0", " "))
     out.print(lead + (f"[{style}]{shown}[/{style}]" if style else shown))
 
 
