@@ -2,6 +2,7 @@
 #
 # make demo    set everything up (own virtual environment, no root) and do the main job on a recording
 # make test    set up and run all tests: native (CTest) and Python (pytest)
+# make mutants break the core in 40 places, one at a time: its tests must fail (minutes)
 # make lint    ruff, mypy --strict, clang-format, clang-tidy
 
 .DEFAULT_GOAL := help
@@ -19,7 +20,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 
 NATIVE := CMakeLists.txt CMakePresets.json $(shell find native cmake examples -type f 2>/dev/null)
 
-.PHONY: help demo test test-native test-python sanitize lint format clean
+.PHONY: help demo test test-native test-python mutants sanitize lint format clean
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -74,6 +75,9 @@ $(PRESETS:%=ctest-%): ctest-%: build-%
 # more than there are cores, for that waiting.
 test-python: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n $$(($(JOBS) + 1)) --dist loadfile --no-loadscope-reorder
+
+mutants: $(VENV)/.installed-test
+	$(BIN)/python tests/mutants/run.py $(if $(SAVE),--save $(SAVE))
 
 CPP_FILES = $(shell find native tests/native benchmarks/native \( -name '*.cc' -o -name '*.h' -o -name '*.c' \) 2>/dev/null)
 # The longest first, so that none is left to the end.

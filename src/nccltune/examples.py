@@ -4,7 +4,8 @@
 from pathlib import Path
 
 import nccltune
-from nccltune.model.errors import PlatformError
+from nccltune.model.errors import InputError, PlatformError
+from nccltune.model.names import nearest
 
 DEMO = "h200x4-as-4-nodes"
 """The recording that the demo tells its story on."""
@@ -23,11 +24,13 @@ def examples() -> dict[str, Path]:
 
 
 def example(name: str) -> Path:
-    """The folder of one recorded study. Raises PlatformError where it is not installed."""
+    """Return the folder of one recorded study.
+
+    Raises InputError for another name, PlatformError where no recording is installed.
+    """
     found = examples()
+    if not found:
+        raise PlatformError("no recording is installed", hint="reinstall nccltune")
     if name not in found:
-        raise PlatformError(
-            f"the recording {name!r} is not installed",
-            hint="reinstall nccltune" + (f"; there are: {' '.join(found)}" if found else ""),
-        )
+        raise InputError(f"no recording is called {name!r}", hint=nearest(name, found))
     return found[name]

@@ -2,12 +2,20 @@
 """S-curves, their noise and their saturation, from sorted timings."""
 
 import math
+from collections.abc import Callable, Sequence
 
 from nccltune.analyze.result import Curve, Noise, Point, Saturation
-from nccltune.analyze.stats import median, median_interval, quantile, relative_spread
+from nccltune.analyze.stats import (
+    MIN_ROUNDS,
+    curve_scatter,
+    median,
+    median_interval,
+    quantile,
+    relative_spread,
+    trimmed_interval,
+)
 from nccltune.analyze.timings import Series, Timings
 from nccltune.model.choice import DEFAULT, AnyChoice
-from nccltune.model.collective import Collective
 
 ASSUMED_NOISE = 0.05
 """Relative noise of one timing, where a study has one timing a point. Between two medians of 8
@@ -18,9 +26,8 @@ SATURATED_GROWTH = 0.05
 
 def curve(timings: Timings, choice: AnyChoice) -> Curve:
     """The S-curve of `choice`: a point for every size at which it was measured."""
-    condition = timings.condition
     points = [
-        _point(size, list(series.values()), condition.collective, condition.scale.ranks)
+        _point(timings, size, series)
         for size in timings.sizes
         if (series := timings.series(size, choice))
     ]
@@ -28,12 +35,15 @@ def curve(timings: Timings, choice: AnyChoice) -> Curve:
 
 
 def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
-    """How far two medians of the same thing lie apart.
+    """Return how far two medians of the same thing lie apart.
 
     From the default measured twice in every round where it was; else from the odd against the even
-    rounds of the default (or of all choices where there is no default), scaled to full rounds;
-    else assumed.
+    rounds of the default (or of all choices where there is no default), scaled to full rounds.
+    Where the choices ran in processes of their own, from the odd against the even processes of
+    the default. Else assumed: `assumed`, or the scatter along the curves where that is more.
     """
+    if timings.compares_processes:
+        return _of_halves("split processes", timings, [DEFAULT], _process_halves, assumed)
     twice = [
         abs(math.log(median(first) / median(second)))
         for size in timings.sizes
@@ -43,16 +53,22 @@ def noise(timings: Timings, assumed: float = ASSUMED_NOISE) -> Noise:
     if twice:
         return _noise("a/a series", twice)
     choices = [DEFAULT] if DEFAULT in timings.choices else timings.choices
-    halves = [
-        abs(math.log(median(even) / median(odd))) / math.sqrt(2)
-        for size in timings.sizes
-        for choice in choices
-        for even, odd in [_halves(timings.series(size, choice))]
-        if len(even) >= 2 and len(odd) >= 2
-    ]
-    if halves:
-        return _noise("split rounds", halves)
-    return Noise("assumed", assumed, assumed, len(timings.sizes))
+    return _of_halves("split rounds", timings, choices, _halves, assumed)
+
+
+def scatter(timings: Timings) -> float:
+    """Return the relative scatter of the medians along their curves, an upper estimate of their
+    noise; 0 where no curve has three points."""
+    distances = []
+    for choice in timings.choices:
+        points = [
+            (math.log(size), math.log(time))
+            for size in timings.sizes
+            if (time := timings.median(size, choice)) is not None
+        ]
+        found = curve_scatter([x for x, _ in points], [y for _, y in points])
+        distances += [abs(value) for value in found]
+    return 1.4826 * median(distances) if distances else 0.0
 
 
 def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | None:
@@ -80,18 +96,53 @@ def saturation(curve_: Curve, line_rate_gb_per_s: float | None) -> Saturation | 
     )
 
 
-def _point(size: int, times: list[float], collective: Collective, ranks: int) -> Point:
+def _point(timings: Timings, size: int, series: Series) -> Point:
+    times = list(series.values())
     centre = median(times)
-    low, high = median_interval(times)
+    low, high = _interval(timings, series)
+    condition = timings.condition
     return Point(
         bytes=size,
         n=len(times),
         time_us=centre,
-        low_us=low,
-        high_us=high,
+        low_us=min(low, centre),
+        high_us=max(high, centre),
         spread=relative_spread(times),
-        busbw_gb_per_s=collective.busbw_gb_per_s(size, centre, ranks),
+        busbw_gb_per_s=condition.collective.busbw_gb_per_s(size, centre, condition.scale.ranks),
     )
+
+
+def _interval(timings: Timings, series: Series) -> tuple[float, float]:
+    """Return the interval of a point: of its rounds, or of its processes where there are several,
+    since rounds of one process have its offset in common."""
+    by_process: dict[int, list[float]] = {}
+    for (round_, _), time_us in series.items():
+        by_process.setdefault(timings.rounds_of.process(round_), []).append(math.log(time_us))
+    if len(by_process) < 2:
+        return median_interval(list(series.values()))
+    means = [math.fsum(logs) / len(logs) for logs in by_process.values()]
+    value, half = trimmed_interval(means)
+    return math.exp(value - half), math.exp(value + half)
+
+
+def _of_halves(
+    source: str,
+    timings: Timings,
+    choices: Sequence[AnyChoice],
+    halves: Callable[[Timings, Series], tuple[list[float], list[float]]],
+    assumed: float,
+) -> Noise:
+    found = [
+        abs(math.log(median(even) / median(odd))) / math.sqrt(2)
+        for size in timings.sizes
+        for choice in choices
+        for even, odd in [halves(timings, timings.series(size, choice))]
+        if len(even) >= 2 and len(odd) >= 2
+    ]
+    if found:
+        return _noise(source, found)
+    level = max(assumed, scatter(timings))
+    return Noise("assumed", level, level, len(timings.sizes))
 
 
 def _noise(source: str, distances: list[float]) -> Noise:
@@ -105,7 +156,18 @@ def _repeats(series: Series) -> tuple[list[float], list[float]]:
     )
 
 
-def _halves(series: Series) -> tuple[list[float], list[float]]:
+def _process_halves(timings: Timings, series: Series) -> tuple[list[float], list[float]]:
+    """Return the median times of the even and of the odd processes."""
+    by_process: dict[int, list[float]] = {}
+    for (round_, _), time_us in series.items():
+        by_process.setdefault(timings.rounds_of.process(round_), []).append(time_us)
+    means = [median(times) for times in by_process.values()]
+    if len(means) < MIN_ROUNDS:
+        return [], []
+    return means[::2], means[1::2]
+
+
+def _halves(_: Timings, series: Series) -> tuple[list[float], list[float]]:
     rounds = sorted({round_ for round_, _ in series})
     even = set(rounds[::2])
     return (

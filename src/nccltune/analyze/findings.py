@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Findings: what a curve shows, whether another choice mends it, and one plain sentence each."""
+"""Findings: what a curve shows, whether another choice is faster there, and one sentence each."""
 
 import math
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def _plateaus(curve: Curve) -> Iterator[_Shape]:
 def _explained(
     analysis: ConditionAnalysis, shape: _Shape, shown: Curve, margin: float
 ) -> Iterator[Finding]:
-    """A shape as a finding: mended by another choice, or not a tuning problem."""
+    """A shape as a finding: another choice is faster there, or it is not a tuning problem."""
     here = _at(shown, shape.high)
     assert here is not None
     others = [
@@ -130,7 +130,7 @@ def _explained(
         yield _finding(
             analysis,
             shape,
-            f"{sentence}. Another choice mends it: {choice_label(choice)} reaches "
+            f"{sentence}. Another choice is faster there: {choice_label(choice)} reaches "
             f"{_rate(best.busbw_gb_per_s)} at {format_bytes(shape.high)}",
             better=choice if isinstance(choice, Choice) else None,
             tuning=True,
@@ -166,13 +166,14 @@ def better_choice(table: GainTable, size: int) -> tuple[Choice, float] | None:
     """The choice that beats the default at `size` beyond noise by the most, with its log gain.
 
     Beyond noise: the interval of the gain at the strict confidence lies above zero, and the gain
-    is above the minimum and above the A/A distance of two medians.
+    is above the minimum and above the A/A distance of two medians. A gain of assumed noise does not
+    count: it may not stand beside a rule that was measured.
     """
     floor = max(math.log1p(MIN_GAIN), table.noise.typical if table.noise.known else 0.0)
     found: tuple[Choice, float] | None = None
     for choice in table.choices:
         gain = table.gain(size, choice, table.strict)
-        if gain is None or gain.value < floor or gain.low <= 0:
+        if gain is None or not gain.known or gain.value < floor or gain.low <= 0:
             continue
         if found is None or gain.value > found[1]:
             found = (choice, gain.value)

@@ -9,13 +9,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from nccltune.analyze.curves import noise
+import numpy as np
+
+from nccltune.analyze.contrasts import (
+    Contrast,
+    Layout,
+    PairedContrasts,
+    ProcessContrasts,
+    ProcessTimings,
+)
+from nccltune.analyze.curves import noise, scatter
 from nccltune.analyze.result import Noise
-from nccltune.analyze.stats import MIN_ROUNDS, Interval, estimate, normal_z
-from nccltune.analyze.timings import Timings
+from nccltune.analyze.stats import MIN_ROUNDS, Interval, median, normal_z, trimmed_interval
+from nccltune.analyze.timings import Process, Timings
 from nccltune.model.choice import DEFAULT, TUNED_RUN, AnyChoice, Choice
 from nccltune.model.collective import Collective
-from nccltune.model.scale import Scale
+from nccltune.model.scale import Scale, count
+
+_CHANCE = 0.03
+"""The chance of a false rule that all comparisons of a table share. The search also selects the
+range of a rule, which this does not count; benchmarks/statistics_simulation.py shows what is left
+of the 5 % that a study may have."""
 
 
 @dataclass
@@ -33,7 +47,9 @@ class GainTable:
     timings: list[Timings]
     noise: Noise
     assumed_noise: float
-    _gains: dict[tuple[int, Choice, float], Interval | None] = field(default_factory=dict)
+    _gains: dict[tuple[Choice, tuple[int, ...], float], Interval | None] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -85,65 +101,223 @@ class GainTable:
     @cached_property
     def strict(self) -> float:
         """The confidence that keeps the chance of any false rule of this table under 5 %
-        (Bonferroni over all comparisons: the search looks at every one of them)."""
-        return 1 - 0.05 / self.comparisons
+        (Bonferroni over all comparisons, since the search looks at every one of them). Intervals of
+        this confidence hold for whatever choice and range are selected by them."""
+        return 1 - _CHANCE / self.comparisons
 
     def gain(self, size: int, choice: Choice, confidence: float = 0.95) -> Interval | None:
-        """The gain of `choice` at `size` over all conditions together; None if not measured."""
-        key = (size, choice, confidence)
-        if key not in self._gains:
-            self._gains[key] = self.pooled([(size, choice)], confidence)
-        return self._gains[key]
+        """Return the gain of `choice` at `size` over all conditions; None if not measured."""
+        return self.pooled(choice, (size,), confidence)
 
     def pooled(
-        self, cells: Iterable[tuple[int, Choice]], confidence: float = 0.95
+        self, choice: Choice, sizes: Iterable[int], confidence: float = 0.95
     ) -> Interval | None:
-        """The mean gain over several points.
+        """Return the mean gain of `choice` over `sizes`; None where neither was measured beside the
+        default.
 
-        Values are one a round (and condition): the mean over the points in that round, so that
-        what a round has in common is not counted as evidence several times.
+        `known` is False where the noise, or the difference between processes, had to be assumed.
         """
-        wanted = list(cells)
-        values: list[float] = []
-        singles: list[float] = []
-        for timings in self.timings:
-            measured = [timings.log_gains(size, choice) for size, choice in wanted]
-            by_cell = [gains for gains in measured if gains]
-            if not by_cell:
-                continue
-            singles += [gain for gains in by_cell for gain in gains.values()]
-            rounds = set(by_cell[0]).intersection(*by_cell[1:])
-            values += [
-                math.fsum(gains[round_] for gains in by_cell) / len(by_cell) for round_ in rounds
-            ]
-        if self.rounds >= MIN_ROUNDS and len(values) >= MIN_ROUNDS:
-            return estimate(values, assumed_sd=0.0, confidence=confidence)
-        return self._assumed(singles, confidence)
+        key = (choice, tuple(sizes), confidence)
+        if key not in self._gains:
+            self._gains[key] = self._pooled(*key)
+        return self._gains[key]
 
-    def _assumed(self, values: list[float], confidence: float) -> Interval | None:
-        """An interval of assumed noise. Timings of one process share what that process had in
-        common, so more than four of them count as four."""
+    def _pooled(self, choice: Choice, sizes: tuple[int, ...], confidence: float) -> Interval | None:
+        columns = [self._columns[size] for size in sizes if size in self._columns]
+        if not columns:
+            return None
+        found = self._contrast(choice, columns)
+        if found is not None:
+            half = found.half_width(confidence)
+            return Interval(found.value, found.value - half, found.value + half, found.n, True)
+        if choice in self._paired.gains:
+            return self._assumed_rounds(choice, columns, confidence)
+        return self._assumed_processes(choice, columns, confidence)
+
+    def _contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
+        if choice not in self._paired.gains:
+            return self._processes.contrast(choice, columns)
+        found = self._paired.contrast(choice, columns)
+        if found is not None or len(columns) == 1:
+            return found
+        # No four rounds have all sizes. One by one, as if all erred in the same direction.
+        each = [self._paired.contrast(choice, [column]) for column in columns]
+        known = [item for item in each if item is not None]
+        if len(known) < len(each):
+            return None
+        return Contrast(
+            math.fsum(item.value for item in known) / len(known),
+            math.fsum(item.error for item in known) / len(known),
+            min(item.degrees for item in known),
+            min(item.n for item in known),
+        )
+
+    def _assumed_rounds(
+        self, choice: Choice, columns: Sequence[int], confidence: float
+    ) -> Interval | None:
+        """Return an interval for fewer than four rounds. Timings of one process share what that
+        process had in common, so more than four of them count as four."""
+        table = self._paired.gains[choice][:, list(columns)]
+        values = [float(value) for value in table[~np.isnan(table)]]
         if not values:
             return None
-        sd = math.sqrt(2) * self.assumed_noise / math.sqrt(min(4, len(values)))
+        sd = math.sqrt(2) * self.row_noise / math.sqrt(min(MIN_ROUNDS, len(values)))
         centre = math.fsum(values) / len(values)
         half = normal_z(confidence) * sd
         return Interval(centre, centre - half, centre + half, len(values), known=False)
 
+    def _assumed_processes(
+        self, choice: Choice, columns: Sequence[int], confidence: float
+    ) -> Interval | None:
+        """Return an interval where the choice cannot be told from its processes or from drift: it
+        allows for the assumed difference of two processes, which no number of sizes reduces, for
+        the scatter of rows, which it does, and for as much drift as the processes show."""
+        centre = self._processes.difference(choice, columns)
+        if centre is None:
+            return None
+        offset = normal_z(confidence) * math.sqrt(2) * self.assumed_noise
+        rows = normal_z(confidence) * math.sqrt(2) * self._scatter / math.sqrt(len(columns))
+        half = math.hypot(offset, rows) + self._processes.drift_bound(columns)
+        return Interval(centre, centre - half, centre + half, 1, known=False)
+
+    def comparable(self, size: int, choice: Choice) -> bool:
+        """Return whether the gain of `choice` at `size` may be held against those of the others: an
+        assumed noise does not compete with a measured one."""
+        gain = self.gain(size, choice)
+        return gain is not None and (gain.known or size not in self._measured_sizes)
+
+    @cached_property
+    def _measured_sizes(self) -> frozenset[int]:
+        return frozenset(
+            size
+            for size in self.sizes
+            if any(
+                (gain := self.gain(size, item)) is not None and gain.known for item in self.choices
+            )
+        )
+
+    def layout(self, choice: Choice) -> Layout:
+        """Return whether the timings can tell `choice` from its processes and from drift."""
+        if choice not in self._paired.gains:
+            return self._processes.layout(choice)
+        gains = self._paired.gains[choice]
+        rounds = int((~np.isnan(gains)).sum(axis=0).max(initial=0))
+        if rounds >= MIN_ROUNDS:
+            return Layout(True)
+        return Layout(
+            False,
+            f"{count(rounds, 'round')} cannot show the noise, and "
+            f"{100 * self.row_noise:.2g} % is assumed",
+            f"measure at least {MIN_ROUNDS} rounds",
+        )
+
     def slower(self, size: int, choice: Choice) -> bool:
-        """Whether `choice` is slower than the default at `size` beyond noise under any condition,
-        or was not measured beside it."""
-        seen = False
-        tolerance = max(self.noise.high, 0.01) if self.noise.known else self.assumed_noise
+        """Return whether `choice` is slower than the default at `size` beyond noise under any
+        condition, or was not measured beside it."""
+        gain = self.gain(size, choice)
+        if gain is None:
+            return True
+        tolerance = max(self.noise.high, 0.01) if self.noise.known else self.row_noise
         for timings in self.timings:
             values = list(timings.log_gains(size, choice).values())
-            result = estimate(values, assumed_sd=math.sqrt(2) * self.assumed_noise)
-            if result is None:
+            if len(values) >= MIN_ROUNDS:
+                value, half = trimmed_interval(values)
+            elif values:
+                value, half = math.fsum(values) / len(values), gain.value - gain.low
+            elif (
+                choice in self._paired.gains
+                or (ratio := _difference(timings, size, choice)) is None
+            ):
                 continue
-            seen = True
-            if result.value < -tolerance or (result.high < 0 and result.value < -0.01):
+            else:
+                value, half = ratio, gain.value - gain.low
+            if value < -tolerance or (value + half < 0 and value < -0.01):
                 return True
-        return not seen
+        return False
+
+    @cached_property
+    def row_noise(self) -> float:
+        """Relative noise of one timing where it cannot be measured: what is assumed, or the scatter
+        along the curves where that is more."""
+        return max(self.assumed_noise, self._scatter)
+
+    @cached_property
+    def _scatter(self) -> float:
+        return max((scatter(timings) for timings in self.timings), default=0.0)
+
+    @cached_property
+    def _columns(self) -> dict[int, int]:
+        return {size: column for column, size in enumerate(self.sizes)}
+
+    @cached_property
+    def _paired(self) -> PairedContrasts:
+        """Gains by round. A round's in-place and out-of-place timings are one replicate."""
+        sums: dict[Choice, dict[int, dict[int, list[float]]]] = {}
+        for timings in self.timings:
+            for size, by_choice in timings.cells.items():
+                for choice in by_choice:
+                    if not isinstance(choice, Choice) or DEFAULT not in by_choice:
+                        continue
+                    for round_, gain in timings.log_gains(size, choice).items():
+                        rows = sums.setdefault(choice, {}).setdefault(round_, {})
+                        rows.setdefault(self._columns[size], []).append(gain)
+        gains = {}
+        for choice, rounds in sums.items():
+            table = np.full((len(rounds), len(self.sizes)), np.nan)
+            for row, found in enumerate(rounds.values()):
+                for column, values in found.items():
+                    table[row, column] = math.fsum(values) / len(values)
+            gains[choice] = table
+        return PairedContrasts(gains)
+
+    @cached_property
+    def _processes(self) -> ProcessContrasts:
+        """Log times by process and choice, the mean over the conditions that all of them have."""
+        logs: dict[int, dict[tuple[int, AnyChoice], dict[int, float]]] = {}
+        processes: dict[int, Process] = {}
+        for place, timings in enumerate(self.timings):
+            for size, by_choice in timings.cells.items():
+                for choice, series in by_choice.items():
+                    if choice == TUNED_RUN:
+                        continue
+                    rows: dict[int, list[float]] = {}
+                    for (round_, _), time_us in series.items():
+                        process = timings.rounds_of.process(round_)
+                        rows.setdefault(process, []).append(time_us)
+                    for process, times in rows.items():
+                        if timings.rounds_of.processes:
+                            processes[process] = timings.rounds_of.processes[process]
+                        cell = logs.setdefault(self._columns[size], {})
+                        cell.setdefault((process, choice), {})[place] = math.log(median(times))
+        tables: dict[tuple[int, AnyChoice], list[float]] = {}
+        for column, cells in logs.items():
+            common = set.intersection(*(set(medians) for medians in cells.values()))
+            for key, medians in cells.items():
+                table = tables.setdefault(key, [math.nan] * len(self.sizes))
+                if common:
+                    table[column] = math.fsum(medians[place] for place in common) / len(common)
+        unknown = Process("")
+        found = [
+            ProcessTimings(
+                process,
+                choice,
+                np.array(table),
+                processes.get(process, unknown).at,
+                processes.get(process, unknown).stated_round,
+            )
+            for (process, choice), table in tables.items()
+        ]
+        return ProcessContrasts(found)
+
+    def channels(self, size: int, choice: AnyChoice) -> int | None:
+        """Return the most channels that `choice` ran with at `size`; None where nobody recorded
+        them."""
+        found = [
+            channels
+            for timings in self.timings
+            if (channels := timings.channels.get(size, {}).get(choice)) is not None
+        ]
+        return max(found, default=None)
 
     def log_time(self, size: int, choice: AnyChoice, *, anywhere: bool = False) -> float | None:
         """The mean over conditions of the log of the median time; None if not measured in all
@@ -168,9 +342,7 @@ class GainTable:
 
     def point_noise(self) -> float:
         """Relative noise of one median: from A/A where known, else what is assumed."""
-        if self.noise.known:
-            return self.noise.typical
-        return self.assumed_noise
+        return self.noise.typical
 
 
 def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTable]:
@@ -187,6 +359,12 @@ def gain_tables(timings: Sequence[Timings], assumed_noise: float) -> list[GainTa
         )
         for key, items in grouped.items()
     ]
+
+
+def _difference(timings: Timings, size: int, choice: Choice) -> float | None:
+    """Return the log of the default's over the choice's median time under one condition."""
+    default, other = timings.median(size, DEFAULT), timings.median(size, choice)
+    return None if default is None or other is None else math.log(default / other)
 
 
 def _worst(timings: Sequence[Timings], assumed: float) -> Noise:

@@ -86,22 +86,56 @@ def _ranks_to_skip(n: int, confidence: float) -> int:
     return skip
 
 
-def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Trimmed mean of `values` and the half-width of its interval (Yuen's: winsorised variance,
-    Student's t with the degrees of freedom of what is left). The half-width is infinite for n = 1.
-    """
+class Trimmed(NamedTuple):
+    """A trimmed mean; `variance` / n is its squared standard error with `degrees` of freedom."""
+
+    centre: float
+    variance: float
+    degrees: int
+
+
+def trimmed_mean(values: Sequence[float]) -> Trimmed:
+    """Return the trimmed mean of one or more values with Yuen's variance (winsorised; the degrees
+    of freedom are those of the values that are left). The variance of one value is infinite."""
     ordered = sorted(values)
     n = len(ordered)
     cut = math.floor(TRIM * n)
     kept = ordered[cut : n - cut]
     centre = math.fsum(kept) / len(kept)
     if len(kept) < 2:
-        return centre, math.inf
+        return Trimmed(centre, math.inf, 0)
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     mean = math.fsum(winsorised) / n
     squares = math.fsum((value - mean) ** 2 for value in winsorised)
-    error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
-    return centre, student_t(confidence, len(kept) - 1) * error
+    return Trimmed(centre, n * squares / (len(kept) * (len(kept) - 1)), len(kept) - 1)
+
+
+def trimmed_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return the trimmed mean of `values` and the half-width of its interval (Student's t). The
+    half-width is infinite for n = 1."""
+    found = trimmed_mean(values)
+    if found.degrees == 0:
+        return found.centre, math.inf
+    error = math.sqrt(found.variance / len(values))
+    return found.centre, student_t(confidence, found.degrees) * error
+
+
+def curve_scatter(logs: Sequence[float], values: Sequence[float]) -> list[float]:
+    """Return how far every inner point of a curve lies from the line through its two neighbours, in
+    standard deviations of one point: `values` at the rising positions `logs`.
+
+    The bends of the curve add to it, so that its spread is an upper estimate of noise.
+    """
+    found = []
+    for (x0, x1, x2), (y0, y1, y2) in zip(
+        zip(logs, logs[1:], logs[2:], strict=False),
+        zip(values, values[1:], values[2:], strict=False),
+        strict=True,
+    ):
+        share = (x1 - x0) / (x2 - x0)
+        distance = y1 - (1 - share) * y0 - share * y2
+        found.append(distance / math.sqrt(1 + share**2 + (1 - share) ** 2))
+    return found
 
 
 @lru_cache(maxsize=1024)

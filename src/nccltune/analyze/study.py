@@ -16,6 +16,7 @@ from nccltune.model.platform import Platform
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale, count
 
+_MOST_LISTED = 3
 _ORDER = [
     FindingKind.WRONG_RESULTS,
     FindingKind.SUSPECT_RUN,
@@ -62,7 +63,10 @@ def analyze_sorted(
 ) -> Analysis:
     """As `analyze`, for samples already sorted (the rule search needs them sorted, too)."""
     conditions = []
-    findings = [Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence) for sentence in suspect]
+    findings = [
+        Finding(kind=FindingKind.SUSPECT_RUN, sentence=sentence)
+        for sentence in (*suspect, *found.doubts)
+    ]
     findings += _left_out(found)
     known = {(item.collective, item.scale): item for item in expected}
     told: set[tuple[Collective, Scale]] = set()
@@ -150,17 +154,29 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
                 scale=table.scale,
             )
         )
-    if not table.noise.known:
-        findings.append(
-            Finding(
-                kind=FindingKind.SINGLE_SAMPLES,
-                sentence=f"{what}: with {count(table.rounds, 'timing')} a point noise cannot be "
-                f"told; {100 * table.noise.typical:.3g} % is assumed. Repeat the runs (at least 4 "
-                "times, default and choices in turn) to know",
-                where=what,
-                collective=table.collective,
-                scale=table.scale,
-                evidence={"assumed_noise": table.noise.typical},
-            )
+        return findings
+    problems: dict[tuple[str, str], list[str]] = {}
+    for choice in table.choices:
+        layout = table.layout(choice)
+        if not layout.separable:
+            problems.setdefault((layout.problem, layout.remedy), []).append(choice.label)
+    findings += [
+        Finding(
+            kind=FindingKind.SINGLE_SAMPLES,
+            sentence=f"{what}: no gain of {_listed(labels)} can be sure: {problem}. To decide, "
+            f"{remedy}",
+            where=what,
+            collective=table.collective,
+            scale=table.scale,
+            evidence={"assumed_noise": table.row_noise},
         )
+        for (problem, remedy), labels in problems.items()
+    ]
     return findings
+
+
+def _listed(labels: Sequence[str]) -> str:
+    """Return up to three names; the others are counted."""
+    if len(labels) <= _MOST_LISTED:
+        return ", ".join(labels)
+    return f"{', '.join(labels[:_MOST_LISTED])} and {len(labels) - _MOST_LISTED} more choices"

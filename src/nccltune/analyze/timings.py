@@ -5,24 +5,76 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from nccltune.analyze.result import Condition
-from nccltune.analyze.stats import Interval, estimate, median
-from nccltune.model.choice import DEFAULT, AnyChoice, choice_label
+from nccltune.analyze.stats import median
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.sample import Sample
 from nccltune.model.scale import Scale
 
 Series = dict[tuple[int, int], float]
-"""Time in us by (round, repeat)."""
+"""Time in us by (round, repeat). A round belongs to one process (see `Rounds`)."""
+
+_ONE_PROCESS_A_CHOICE = frozenset({"nccl-tests", "raw-csv"})
+"""Tools of which a process runs one choice: samples without a process id, as nccltune 0.1 wrote
+them, had their rounds counted by occurrence, which says nothing about time."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One start of the program that measured.
+
+    `at` is when it ran, in seconds since 1970; `stated_round` is the round that the user stated for
+    it. Both are None where they are not known.
+    """
+
+    name: str
+    at: float | None = None
+    stated_round: int | None = None
+
+
+@dataclass
+class Rounds:
+    """Which process every round belongs to. Rounds are numbered through all processes of a study,
+    so that timings of two processes never share one."""
+
+    processes: list[Process] = field(default_factory=list)
+    _process_of: list[int] = field(default_factory=list)
+    _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def number(self, sample: Sample) -> int:
+        """Return the round of `sample`, a new one where it is the first timing of it."""
+        name = _process_name(sample)
+        key = (name, sample.round)
+        number = self._numbers.get(key)
+        if number is None:
+            place = self._places.get(name)
+            if place is None:
+                place = self._places[name] = len(self.processes)
+                stated = sample.round if sample.source.in_rounds else None
+                self.processes.append(Process(name, _seconds(sample.at), stated))
+            number = self._numbers[key] = len(self._process_of)
+            self._process_of.append(place)
+        return number
+
+    def process(self, number: int) -> int:
+        """Return the index in `processes` of the process that round `number` belongs to; 0 for
+        timings that were not sorted from samples."""
+        return self._process_of[number] if number < len(self._process_of) else 0
 
 
 @dataclass
 class Timings:
-    """All timings of one condition: `cells[bytes][choice]` is a series."""
+    """All timings of one condition: `cells[bytes][choice]` is a series, `channels[bytes][choice]`
+    the most channels that NCCL ran it with, where that is known."""
 
     condition: Condition
     cells: dict[int, dict[AnyChoice, Series]] = field(default_factory=dict)
     samples: int = 0
+    rounds_of: Rounds = field(default_factory=Rounds)
+    channels: dict[int, dict[AnyChoice, int]] = field(default_factory=dict)
 
     @property
     def sizes(self) -> list[int]:
@@ -66,26 +118,40 @@ class Timings:
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
-    def gain(
-        self, size: int, choice: AnyChoice, *, assumed_noise: float, confidence: float = 0.95
-    ) -> Interval | None:
-        """The log gain of `choice` over the default at one size; None where one is missing.
+    @property
+    def process_count(self) -> int:
+        """The number of processes that any timing comes from."""
+        return len({self.rounds_of.process(number) for number in self._round_numbers()})
 
-        `assumed_noise` is the relative noise of one timing, used where there are under 4 rounds.
-        """
-        values = list(self.log_gains(size, choice).values())
-        return estimate(values, assumed_sd=math.sqrt(2) * assumed_noise, confidence=confidence)
+    @property
+    def compares_processes(self) -> bool:
+        """Whether the choices were measured in other processes than the default, so that no round
+        compares them."""
+        others = [choice for choice in self.choices if choice != DEFAULT]
+        return bool(others) and not any(
+            self.log_gains(size, choice) for size in self.cells for choice in others
+        )
+
+    def _round_numbers(self) -> set[int]:
+        return {
+            number
+            for by_choice in self.cells.values()
+            for series in by_choice.values()
+            for number, _ in series
+        }
 
 
 @dataclass
 class Sorted:
-    """Samples sorted: conditions in order, and how many samples were left out and why."""
+    """Samples sorted: conditions in order, and how many samples were left out and why. `doubts` are
+    sentences on why the runs may be of several platforms; with any, no rule is sure."""
 
     timings: list[Timings]
     samples: int
     wrong: dict[tuple[Condition, AnyChoice], int]
     without_scale: int
     one_rank: int
+    doubts: list[str] = field(default_factory=list)
 
 
 def sort_samples(samples: Iterable[Sample]) -> Sorted:
@@ -93,10 +159,11 @@ def sort_samples(samples: Iterable[Sample]) -> Sorted:
 
     Those of `verify` and `try` are left out. Left out and counted: wrong results (a wrong answer
     can be fast), unknown scale, one rank.
-    Rounds of samples that share (round, repeat) with an earlier one of the same point become
-    further repeats: nothing measured is dropped.
+    Samples that share (process, round, repeat) with an earlier one of the same point become further
+    repeats: nothing measured is dropped.
     """
     found: dict[Condition, Timings] = {}
+    rounds = Rounds()
     wrong: dict[tuple[Condition, AnyChoice], int] = defaultdict(int)
     without_scale = one_rank = total = 0
     for sample in samples:
@@ -126,15 +193,46 @@ def sort_samples(samples: Iterable[Sample]) -> Sorted:
             continue
         timings = found.get(condition)
         if timings is None:
-            timings = found[condition] = Timings(condition)
+            timings = found[condition] = Timings(condition, rounds_of=rounds)
         series = timings.cells.setdefault(sample.bytes, {}).setdefault(sample.choice, {})
-        key = (sample.round, sample.repeat)
+        key = (rounds.number(sample), sample.repeat)
         while key in series:
             key = (key[0], key[1] + 1)
         series[key] = sample.time_us
         timings.samples += 1
+        channels = _channels(sample)
+        if channels is not None:
+            seen = timings.channels.setdefault(sample.bytes, {})
+            seen[sample.choice] = max(channels, seen.get(sample.choice, 0))
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
     return Sorted(ordered, total, dict(wrong), without_scale, one_rank)
+
+
+def _process_name(sample: Sample) -> str:
+    source = sample.source
+    if source.process is not None:
+        return source.process
+    if source.tool not in _ONE_PROCESS_A_CHOICE:
+        return f"{source.tool} {source.file_hash or source.host_hash}"
+    return f"{source.tool} {source.file_hash} {choice_label(sample.choice)}"
+
+
+def _seconds(at: str | None) -> float | None:
+    """Return an ISO 8601 time as seconds since 1970; None for none and for what is not a time."""
+    if at is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _channels(sample: Sample) -> int | None:
+    """Return how many channels NCCL ran a sample with: what it says, else what was forced."""
+    if sample.ran is not None and sample.ran.channels is not None:
+        return sample.ran.channels
+    return sample.choice.channels if isinstance(sample.choice, Choice) else None
 
 
 def _order(condition: Condition) -> tuple[object, ...]:

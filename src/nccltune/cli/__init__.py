@@ -135,6 +135,10 @@ def run(args: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as asked:
+        # A group of verbs alone is a question, not a mistake.
+        print(asked.format_message())
+        return 0
     except click.ClickException as error:
         return _usage(error)
     except (KeyboardInterrupt, click.Abort) as stop:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, assume_noise_option, open_sorted
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
+from nccltune.cli.output import (
+    hanging,
+    json_option,
+    next_step,
+    print_json,
+    saving,
+    stdout,
+    styled,
+    working,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +61,8 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
             expected=expectations_of(opened, found),
             assumed_noise=assume_noise,
         )
-    opened.write_json(opened.findings_path, analysis)
+    with saving():
+        opened.write_json(opened.findings_path, analysis)
     if as_json:
         print_json(analysis)
     else:
@@ -98,7 +108,7 @@ def _show_conditions(analysis: "Analysis", out: "Console") -> None:
         sizes = range_text(first.bytes, last.bytes, "-", whole)
         peak = rate_text(top.peak_gb_per_s) if top else ""
         if out.width < _NARROW:
-            out.print(f"[bold]{item.condition.title}[/bold]")
+            out.print(styled((item.condition.title, "bold")))
             words = f"{sizes}, {item.rounds} rounds, noise {noise}" + (
                 f", peak {peak}" if top else ""
             )
@@ -135,9 +145,9 @@ def _show_findings(analysis: "Analysis", out: "Console") -> None:
         sentence = alike.first.sentence
         sentence += f" ({alike.more}: --json lists them)" if alike.others else ""
         if out.width < _NARROW:
-            out.print(f"[{style}]{label}[/{style}]")
+            out.print(styled((label, style)))
             hanging(out, "  ", 2, sentence)
         else:
-            hanging(out, f"[{style}]{label:<22}[/{style}]", 22, sentence)
+            hanging(out, (f"{label:<22}", style), 22, sentence)
     if not analysis.findings:
         out.print("nothing found: the default is right at every size measured")

@@ -21,7 +21,7 @@ from nccltune.cli.context import (
     study_option,
     tune_options,
 )
-from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout
+from nccltune.cli.output import hanging, json_option, print_json, stderr, stdout, styled
 from nccltune.cli.what_options import wanted_from, what_options
 
 if TYPE_CHECKING:
@@ -253,6 +253,6 @@ def _report(study: "Study", tuning: "Tuning", proof: "Proof | None", out: "Conso
     out.print(f"report     {study.report_path}", markup=False, soft_wrap=True)
     if proof.rules if proof is not None else tuning.rules:
         out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
-        out.print("        [dim]# two lines for a shell, nccl.conf or a job file[/dim]")
+        out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))
     else:
         out.print("deploy     nothing: NCCL's default is left as it is")

@@ -259,13 +259,26 @@ def _pods(
 
 
 def recording(text: str) -> Path:
-    """A study by its path, or one of the installed recordings by its name."""
+    """Return a study by its path, or one of the installed recordings by its name.
+
+    Raises StudyError with the nearest recording where there is neither.
+    """
     from nccltune.examples import examples
+    from nccltune.model.errors import StudyError
+    from nccltune.model.names import nearest
     from nccltune.model.study import Study
 
     path = Path(text)
-    if not path.exists() and path.name in examples():
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):
+        exists = False
+    if not exists and path.name in examples():
         path = examples()[path.name]
+    elif not exists and len(path.parts) == 1 and examples():
+        raise StudyError(
+            f"no study and no recording is called {text!r}", hint=nearest(text, examples())
+        )
     return Study.open(path).path.absolute()
 
 
@@ -330,7 +343,7 @@ def show_start(platform: "Platform", came_from: str | None) -> None:
                 f"{name}={platform.settings[name]} is set: NCCL offers nothing else, so nothing "
                 "else is measured"
             )
-            hanging(note, "[yellow]warning[/yellow]    ", 11, words)
+            hanging(note, ("warning    ", "yellow"), 11, words)
     if platform.replay:
         words = (
             f"of {platform.replay}: timings are drawn from a recording, nothing is measured here"

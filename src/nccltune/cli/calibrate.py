@@ -13,7 +13,7 @@ from nccltune.cli.bench_options import (
     recording,
     terminated_like_interrupted,
 )
-from nccltune.cli.output import json_option, print_json, stderr, stdout
+from nccltune.cli.output import json_option, print_json, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -197,7 +197,6 @@ def _write(path: Path, calibration: "Calibration") -> None:
 
 
 def _show(out: "Console", derived: "Derived") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -208,10 +207,10 @@ def _show(out: "Console", derived: "Derived") -> None:
     for name, figure in derived.calibration.values.items():
         if name in derived.used:
             count = str(figure.samples)
-            table.add_row(name, f"{figure.value:.3f}", count, escape(figure.source))
+            table.add_row(name, f"{figure.value:.3f}", count, figure.source)
     out.print(table)
     for one, why in derived.left:
         words = f"{one.words}, {one.busbw_gb_per_s:.3g} GB/s: {why}"
-        out.print(f"[dim]left  {escape(words)}[/dim]")
+        out.print(styled((f"left  {words}", "dim")))
     rest = len(derived.calibration.values) - len(derived.used)
     out.print(f"{rest} figures stay at their defaults")

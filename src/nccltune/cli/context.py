@@ -76,18 +76,20 @@ def assume_noise_option() -> Callable[..., Any]:
         type=Percent(),
         default="5%",
         show_default=True,
-        help="Noise of a timing where a point has fewer than 4 of them.",
+        help="Noise of a timing, and of a process, where there are too few to measure it.",
     )
 
 
 def open_sorted(path: Path) -> "tuple[Study, Sorted]":
     """A study and its samples, sorted. Raises StudyError where there are none to compare."""
     from nccltune.analyze import sort_samples
+    from nccltune.formats.suspect import platform_doubts
     from nccltune.model.errors import StudyError
     from nccltune.model.study import Study
 
     study = Study.open(path)
     found = sort_samples(study.samples())
+    found.doubts += platform_doubts(study)
     if not found.timings:
         why = (
             "none of its samples can be compared (unknown scale, one rank, or wrong results)"
@@ -128,6 +130,19 @@ def tune_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Time that fewer channels may cost.",
             ),
             click.option(
+                "--channels",
+                type=click.Choice(["default", "any"]),
+                default="default",
+                show_default=True,
+                help="A rule takes at most as many channels (SMs) as NCCL's default at that size, "
+                "or any number.",
+            ),
+            click.option(
+                "--include-unsure",
+                is_flag=True,
+                help="Also write rules that are not sure into the configuration.",
+            ),
+            click.option(
                 "--extend",
                 is_flag=True,
                 help="Let the first and last rule reach beyond what was measured.",
@@ -155,4 +170,6 @@ def options_from(arguments: dict[str, Any]) -> "TuneOptions":
         extend=arguments["extend"],
         any_scale=arguments["any_scale"],
         weights=arguments["weights"],
+        channels=arguments["channels"],
+        include_unsure=arguments["include_unsure"],
     )

@@ -72,12 +72,20 @@ def _copy(recording: Path, target: Path) -> "Study":
     """Copy a recording to `target` and mark it as a replay.
 
     A study that is already at `target` is kept if it is such a copy, with what `verify` added.
-    Raises InputError where it is another study.
+    Raises InputError where it is another study, or the recording has no timings of choices.
     """
     import msgspec
 
+    from nccltune.examples import examples
+    from nccltune.model.errors import InputError
     from nccltune.model.study import Study, write_whole
 
+    if not (recording / "samples.jsonl").is_file():
+        usable = [name for name, path in examples().items() if (path / "samples.jsonl").is_file()]
+        raise InputError(
+            f"the recording {recording.name!r} has no timings of choices to tune from",
+            hint=f"recordings that have: {' '.join(usable)}",
+        )
     original = Study(recording)
     platform = original.platform()
     platform = msgspec.structs.replace(platform, replay=platform.replay or recording.name)

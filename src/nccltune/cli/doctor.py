@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr, stdout, working
+from nccltune.cli.output import (
+    json_option,
+    print_json,
+    saving,
+    stderr,
+    stdout,
+    working,
+    write_exact,
+)
 
 if TYPE_CHECKING:
     from nccltune.doctor.facts import Facts
@@ -76,7 +84,7 @@ def command(
     if fix_script:
         from nccltune.doctor.script import fix_script as script_of
 
-        click.echo(script_of(examined), nl=False)
+        write_exact(script_of(examined))
     elif as_json:
         print_json(examined)
     else:
@@ -161,9 +169,11 @@ def _keep(examined: "Examination", nodes: "Mapping[str, Facts]", path: Path) -> 
     platform = fill_platform(
         study.platform(), nodes, datetime.now(UTC).isoformat(timespec="seconds")
     )
-    study.write_json(study.platform_path, platform)
-    study.write_json(study.doctor_path, examined)
-    stderr().print(f"wrote {study.platform_path} and doctor.json", markup=False, style="dim")
+    with saving() as saved:
+        study.write_json(study.platform_path, platform)
+        study.write_json(study.doctor_path, examined)
+    if saved.done:
+        stderr().print(f"wrote {study.platform_path} and doctor.json", markup=False, style="dim")
 
 
 def _write_page(examined: "Examination", path: Path) -> None:

@@ -22,6 +22,7 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     from nccltune.doctor.summary import (
         count_words,
         node_words,
+        unused_words,
         verdict_words,
         what_would_tell,
     )
@@ -30,8 +31,9 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
     findings = examined.of(Verdict.FINDING)
     colour = "green" if not findings else "yellow" if not examined.is_wrong else "red"
     words = f"{verdict_words(examined)} · {count_words(examined)}"
-    _line(out, f"[bold {colour}]verdict[/bold {colour}]", "verdict", words)
-    _line(out, "[bold]looked at[/bold]", "looked at", node_words(examined))
+    _line(out, ("verdict", f"bold {colour}"), words)
+    _line(out, ("looked at", "bold"), node_words(examined))
+    _show_unused(out, unused_words(examined), everything=everything)
     for judged in findings:
         out.print()
         _show_finding(out, judged, many=many, everything=everything)
@@ -42,12 +44,21 @@ def show(out: "Console", examined: "Examination", *, everything: bool) -> None:
                 _show_other(out, judged)
         for node in examined.nodes:
             for problem in node.unread:
-                _line(out, "[dim]unread[/dim]", "unread", f"{node.name}: {problem}", "dim")
+                _line(out, ("unread", "dim"), f"{node.name}: {problem}", "dim")
     told = what_would_tell(examined)
     if told:
         out.print()
         asked = " · ".join(f"{read} ({number} rules)" for read, number in told)
-        _line(out, "[dim]not told[/dim]", "not told", f"most would be told by: {asked}", "dim")
+        _line(out, ("not told", "dim"), f"most would be told by: {asked}", "dim")
+
+
+def _show_unused(out: "Console", lines: list[str], *, everything: bool) -> None:
+    shown = lines if everything else lines[:_SHOWN]
+    for number, line in enumerate(shown):
+        lead = "not used" if number == 0 else ""
+        _line(out, (lead, "yellow"), line)
+    if len(lines) > len(shown):
+        _line(out, "", f"and {len(lines) - len(shown)} more: --all")
 
 
 def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: bool) -> None:
@@ -55,24 +66,24 @@ def _show_finding(out: "Console", judged: "Judged", *, many: bool, everything: b
     style = _STYLES[severity]
     number = f", {judged.number}" if judged.number is not None else ""
     title = f"{judged.title}  ({judged.rule}{number})"
-    _line(out, f"[{style}]{severity}[/{style}]", severity, title, "bold")
+    _line(out, (severity, style), title, "bold")
     evidence = judged.evidence if everything else judged.evidence[:_SHOWN]
     for index, item in enumerate(evidence):
         lead = "evidence" if index == 0 else ""
-        _line(out, f"  [dim]{lead}[/dim]", f"  {lead}", _evidence_words(item, many=many))
+        _line(out, (f"  {lead}", "dim"), _evidence_words(item, many=many))
     left = len(judged.evidence) - len(evidence)
     if left:
-        _line(out, "", "", f"and {left} more: --all")
-    _line(out, "  [dim]check[/dim]", "  check", judged.check)
-    _line(out, "  [dim]remedy[/dim]", "  remedy", judged.remedy)
+        _line(out, "", f"and {left} more: --all")
+    _line(out, ("  check", "dim"), judged.check)
+    _line(out, ("  remedy", "dim"), judged.remedy)
     for line in judged.commands:
-        _line(out, "", "", f"$ {line}")
+        _line(out, "", f"$ {line}")
     if judged.cost:
-        _line(out, "  [dim]cost[/dim]", "  cost", judged.cost)
+        _line(out, ("  cost", "dim"), judged.cost)
     # Addresses are long: `--rule`, the page and --json have them.
     short = [text.partition(" (https://")[0] for text in judged.source]
     source = "; ".join(short) + (f"; NCCL {judged.nccl}" if judged.nccl else "")
-    _line(out, "  [dim]source[/dim]", "  source", source, "dim")
+    _line(out, ("  source", "dim"), source, "dim")
 
 
 def _evidence_words(item: "Evidence", *, many: bool) -> str:
@@ -88,7 +99,7 @@ def _show_other(out: "Console", judged: "Judged") -> None:
     verdict = {"not applicable": "no matter"}.get(verdict, verdict)
     style = {"ok": "green", "cannot tell": "yellow"}.get(verdict, "dim")
     why = f": not known: {', '.join(judged.missing)}" if judged.missing else ""
-    _line(out, f"[{style}]{verdict}[/{style}]", verdict, f"{judged.title}  ({judged.rule}){why}")
+    _line(out, (verdict, style), f"{judged.title}  ({judged.rule}){why}")
 
 
 def explain(out: "Console", rule: "Rule") -> None:
@@ -98,7 +109,7 @@ def explain(out: "Console", rule: "Rule") -> None:
     text = rule.text
     number = f", {text.number}" if text.number is not None else ""
     style = _STYLES[text.severity.value]
-    _line(out, f"[{style}]{text.severity.value}[/{style}]", text.severity.value,
+    _line(out, (text.severity.value, style),
           f"{text.title}  ({rule.id}{number})", "bold")  # fmt: skip
     compared = f"{text.compare.what}: {text.compare.value}" if text.compare else None
     if text.compare is not None and text.compare.tolerance is not None:
@@ -119,15 +130,16 @@ def explain(out: "Console", rule: "Rule") -> None:
     ):
         for at, part in enumerate((words or "").splitlines()):
             shown = lead if at == 0 else ""
-            _line(out, f"[dim]{shown}[/dim]", shown, part)
+            _line(out, (shown, "dim"), part)
     for line in text.fix:
-        _line(out, "[dim]script[/dim]", "script", line)
+        _line(out, ("script", "dim"), line)
     for source in text.source:
-        _line(out, "[dim]source[/dim]", "source", link(source))
+        _line(out, ("source", "dim"), link(source))
 
 
-def _line(out: "Console", lead: str, plain: str, words: str, style: str = "") -> None:
+def _line(out: "Console", lead: "str | tuple[str, str]", words: str, style: str = "") -> None:
+    plain, colour = (lead, "") if isinstance(lead, str) else lead
     # Evidence is foreign: an escape sequence in it must not reach the terminal.
     from nccltune.report.words import printable
 
-    hanging(out, lead + " " * (_INDENT - len(plain)), _INDENT, printable(words), style)
+    hanging(out, (plain.ljust(_INDENT), colour), _INDENT, printable(words), style)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr
+from nccltune.cli.output import json_option, print_json, stderr, styled
 
 EPILOG = """\b
 Examples:
@@ -78,8 +78,6 @@ def command(
     installed or changed; remove the lines and NCCL is as it was. Settings already in this shell
     that would get in the way are named on stderr.
     """
-    from rich.markup import escape
-
     from nccltune.cli.env_net import net_conflicts, net_deployment
     from nccltune.cli.env_sendrecv import sendrecv_conflicts, sendrecv_deployment
 
@@ -121,7 +119,7 @@ def command(
             for name, meaning in meanings.items():
                 note.print(f"{name}: {meaning}", style="dim", markup=False)
     for warning in warnings:
-        note.print(f"[yellow]warning:[/yellow] {escape(warning)}")
+        note.print(styled(("warning:", "yellow"), f" {warning}"))
 
 
 def _deploy_rules(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout, working
+from nccltune.cli.output import json_option, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,33 +174,29 @@ def _tuning_of(config: Path | None) -> "Tuning | None":
 
 
 def _show(item: "Explained") -> None:
-    from rich.markup import escape
-
     from nccltune.report.words import size_form
 
     out = stdout()
     interface = "" if item.interface is None else f" (interface v{item.interface})"
-    out.print(f"plugin     {escape(item.tuner)}{interface}, as NCCL {item.nccl} loads it")
+    out.print(f"plugin     {item.tuner}{interface}, as NCCL {item.nccl} loads it")
     for line in item.log:
         style = "yellow" if line.level == "WARN" else "dim"
-        out.print(f"[{style}]{line.level.lower():<11}{escape(line.text)}[/{style}]")
+        out.print(styled((f"{line.level.lower():<11}{line.text}", style)))
     for warning in item.warnings:
-        out.print(f"[yellow]{'warning':<11}{escape(warning)}[/yellow]")
+        out.print(styled((f"{'warning':<11}{warning}", "yellow")))
     for collective, ranges in item.collectives.items():
-        out.print(f"[bold]{collective.value:<14}{item.scale}[/bold]")
+        out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
         form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))
         for one in ranges:
             low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
-            exact = f"{one.min_bytes}-{one.max_bytes} bytes"
-            sms = _sms(one)
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}"
             if out.width < _NARROW:
-                out.print(f"{low:>9} - {high:<9} [{style}]{one.decides}[/{style}]")
-                out.print(f"[dim]{'':>4}{exact}{sms}[/dim]")
+                out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
+                out.print(styled((f"{'':>4}{exact}", "dim")))
             else:
                 out.print(
-                    f"{low:>9} - {high:<9} [{style}]{one.decides:<16}[/{style}]"
-                    f"[dim]{exact}{sms}[/dim]"
+                    styled(f"{low:>9} - {high:<9} ", (f"{one.decides:<16}", style), (exact, "dim"))
                 )
             for warning in dict.fromkeys(one.warnings):
-                out.print(f"{'':>22}[yellow]{escape(warning)}[/yellow]")
+                out.print(styled(f"{'':>22}", (warning, "yellow")))

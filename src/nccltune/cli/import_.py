@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout
+from nccltune.cli.output import error_lines, json_option, print_json, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nccltune.formats.context import ReadOptions
     from nccltune.formats.importer import FileOutcome, Imported
     from nccltune.formats.inputs import Found
     from nccltune.formats.reading import FileReport, Flag
@@ -42,7 +41,7 @@ _FLAGS_SHOWN = 12
 @click.option(
     "--choice",
     help="The choice that every table was made with: tree/ll128, ring/simple/8, default or tuned."
-    "  [default: by the NCCL log in the output, else by the file's name]",
+    "  [default: by the NCCL log, the command line in the output, or the file's name]",
 )
 @click.option("--collective", help="The collective, where nothing in a file names it.")
 @click.option("--nodes", type=click.IntRange(1), help="Nodes, where a file does not tell.")
@@ -51,6 +50,16 @@ _FLAGS_SHOWN = 12
     "--per-iteration",
     is_flag=True,
     help="From an nccl-tests JSON take each iteration's time instead of their mean.",
+)
+@click.option(
+    "--in-rounds",
+    is_flag=True,
+    help="The k-th runs of all choices ran close together, in the order of the files.",
+)
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Write files of other platforms to studies beside this one: STUDY-2, STUDY-3.",
 )
 @click.option("--platform-name", help="What to call the platform in a new study.")
 @json_option()
@@ -62,6 +71,8 @@ def command(
     nodes: int | None,
     ranks: int | None,
     per_iteration: bool,
+    in_rounds: bool,
+    split: bool,
     platform_name: str | None,
     as_json: bool,
 ) -> int:
@@ -70,9 +81,10 @@ def command(
     Known by their content: output of nccl-tests (2.0 to 2.20, with launcher prefixes and NCCL log
     lines in it), its JSON (-J), NVIDIA's raw CSV, samples of another study; and a node's hardware
     (NCCL_TOPO_DUMP_FILE's XML, nvidia-smi topo -m), which the study keeps. What cannot be read is
-    counted and shown, never guessed; runs that are not what they claim are flagged. A file that is
-    in the study already is skipped. Exit code 1 if a flag puts the numbers in doubt, 2 if a file
-    was refused or nothing could be read.
+    counted and shown, never guessed; runs that are not what they claim are flagged. A run that is
+    in the study already, in this or another file, is skipped. Runs of different platforms are
+    refused: a study is of one. Exit code 1 if a flag puts the numbers in doubt or a row could not
+    be read, 2 if a file was refused or nothing could be read.
     """
     from datetime import UTC, datetime
 
@@ -99,10 +111,12 @@ def command(
                 options,
                 at=datetime.now(UTC).isoformat(timespec="seconds"),
                 platform_name=platform_name,
+                in_rounds=in_rounds,
+                split=split,
                 progress=heard,
             )
     except KeyboardInterrupt:
-        _say_how_to_resume(files, study, options, platform_name)
+        print("nothing was imported; the same command starts again", file=sys.stderr)
         raise
     if as_json:
         print_json(result)
@@ -126,38 +140,15 @@ def _collective(name: str | None) -> Any:
     return Collective(plain)
 
 
-def _say_how_to_resume(
-    files: tuple[str, ...], study: Path, options: "ReadOptions", platform_name: str | None
-) -> None:
-    import shlex
-
-    from nccltune.model.choice import choice_label
-
-    told = {
-        "--choice": choice_label(options.choice) if options.choice is not None else None,
-        "--collective": options.collective,
-        "--nodes": options.nodes,
-        "--ranks": options.ranks,
-        "--platform-name": platform_name,
-    }
-    words = [word for name, value in told.items() if value is not None for word in (name, value)]
-    words += ["--per-iteration"] if options.per_iteration else []
-    line = shlex.join(["nccltune", "import", *files, "-o", str(study), *map(str, words)])
-    print(
-        f"files read to their end are kept; this goes on with the others:\n  {line}",
-        file=sys.stderr,
-    )
-
-
 def _exit_code(result: "Imported") -> int:
     from nccltune.formats.importer import Outcome
 
     outcomes = {item.outcome for item in result.files}
     refused = any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files)
-    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY}:
+    if refused or not outcomes & {Outcome.IMPORTED, Outcome.ALREADY, Outcome.DUPLICATE}:
         return 2
-    new = (item for item in result.files if item.outcome is not Outcome.ALREADY)
-    return int(any(item.report.doubtful for item in new))
+    new = (item.report for item in result.files if item.outcome is not Outcome.ALREADY)
+    return int(any(report.doubtful or report.unreadable for report in new))
 
 
 # --- what it prints ----------------------------------------------------------------------------
@@ -165,8 +156,6 @@ def _exit_code(result: "Imported") -> int:
 
 def _show(result: "Imported", study: Path) -> None:
     """What was read, then what was not, then flags, then what to do next."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
     from nccltune.formats.reading import FileKind
     from nccltune.model.scale import count
@@ -177,48 +166,104 @@ def _show(result: "Imported", study: Path) -> None:
     new = [report for report in every if report.kind is not FileKind.TOPOLOGY]
     for report in every:
         if report.kind is FileKind.TOPOLOGY:
-            out.print(f"topology    {escape(report.name)}")
+            out.print(f"topology    {report.name}")
     if new:
         tables = sum(report.tables for report in new)
         rows = sum(report.rows for report in new)
         samples = sum(report.samples for report in new)
         out.print(
-            f"read        {count(len(new), 'file')}, {count(tables, 'table')},"
-            f" {count(rows, 'row')}, [bold]{count(samples, 'sample')}[/bold]"
-            f"{_kinds(new)}"
+            styled(
+                f"read        {count(len(new), 'file')}, {count(tables, 'table')},",
+                f" {count(rows, 'row')}, ",
+                (f"{count(samples, 'sample')}", "bold"),
+                _kinds(new),
+            )
         )
-        out.print(f"collectives {escape(_counted(new, 'collectives'))}")
+        out.print(f"collectives {_counted(new, 'collectives')}")
         low = min((report.min_bytes for report in new if report.min_bytes is not None), default=0)
         high = max((report.max_bytes for report in new if report.max_bytes is not None), default=0)
         out.print(f"sizes       {format_bytes(low)} - {format_bytes(high)}")
-        out.print(f"choices     {escape(_counted(new, 'choices'))}")
+        out.print(f"choices     {_counted(new, 'choices')}")
         out.print(f"scales      {_scales(new)}")
     if result.platform is not None:
-        out.print(f"platform    {escape(result.platform.title)}")
-    already = [item.report for item in result.files if item.outcome is Outcome.ALREADY]
-    if already:
-        names = ", ".join(report.name for report in already[:3]) + (", ..." if already[3:] else "")
-        out.print(f"skipped     {count(len(already), 'file')} imported before: {escape(names)}")
-    resumed = sum(item.resumed for item in result.files)
-    if resumed:
-        out.print(f"resumed     {count(resumed, 'sample')} of an interrupted import were kept")
+        out.print(f"platform    {result.platform.title}")
+    _show_known(result)
     _show_unread(result.files)
     _show_flags(result.files)
+    _show_doubts(result.studies)
+    if len(result.studies) > 1:
+        _show_split(result)
+    _show_end(result, study)
+
+
+def _show_known(result: "Imported") -> None:
+    """What was left out because the study has it."""
+    from nccltune.formats.importer import Outcome
+    from nccltune.formats.platform_facts import joined
+    from nccltune.model.scale import count
+
+    out = stdout()
+    already = [item.report.name for item in result.files if item.outcome is Outcome.ALREADY]
+    if already:
+        words = f"skipped     {count(len(already), 'file')} imported before: {joined(already)}"
+        out.print(words)
+    twins = [item.report.name for item in result.files if item.outcome is Outcome.DUPLICATE]
+    if twins:
+        what = "file that holds only runs" if len(twins) == 1 else "files that hold only runs"
+        out.print(f"duplicate   {len(twins)} {what} imported before: {joined(twins)}")
+    if result.taken_back:
+        out.print(f"removed     {count(result.taken_back, 'sample')} of an interrupted import")
+
+
+def _show_end(result: "Imported", study: Path) -> None:
+    """What was written, and what to do next."""
+    import shlex
+
+    from nccltune.formats.importer import Outcome
+    from nccltune.model.scale import count
+
+    out, outcomes = stdout(), {item.outcome for item in result.files}
+    name = shlex.quote(result.studies[0] if result.studies else str(study))
     if result.samples:
-        out.print(f"Wrote {count(result.samples, 'sample')} to {escape(str(study))}.")
-        stderr().print(f"[dim]next: nccltune analyze {escape(str(study))}[/dim]")
-    elif already and not every:
-        out.print(f"Nothing new for {escape(str(study))}.")
-    elif every:
-        stderr().print(f"[dim]next: nccltune topo show {escape(str(study))}[/dim]")
+        where = " and ".join(result.studies)
+        out.print(f"Wrote {count(result.samples, 'sample')} to {where}.")
+        stderr().print(styled((f"next: nccltune analyze {name}", "dim")), soft_wrap=True)
+    elif Outcome.IMPORTED in outcomes:
+        stderr().print(styled((f"next: nccltune topo show {name}", "dim")), soft_wrap=True)
+    elif outcomes & {Outcome.ALREADY, Outcome.DUPLICATE}:
+        out.print(f"Nothing new for {study}.")
     elif not any(item.outcome is Outcome.REFUSED and item.report.asked for item in result.files):
         print(
             error_lines(
                 "no measurement was read",
-                "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of nccltune",
+                "every row was left out for the reasons above"
+                if any(item.report.unreadable for item in result.files)
+                else "known are text and JSON of nccl-tests, NVIDIA's raw CSV, and samples of"
+                " nccltune",
             ),
             file=sys.stderr,
         )
+
+
+def _show_split(result: "Imported") -> None:
+    """Which file went to which study."""
+    from nccltune.formats.platform_facts import joined
+
+    out = stdout()
+    for study in result.studies:
+        names = [item.report.name for item in result.files if study in item.studies]
+        out.print(f"platform    {study}: {joined(names, 6)}")
+
+
+def _show_doubts(studies: list[str]) -> None:
+    """Facts of the platform that only some runs show."""
+    from nccltune.formats.suspect import platform_doubts
+    from nccltune.model.study import Study
+
+    for study in studies:
+        for sentence in platform_doubts(Study(Path(study))):
+            where = f"{study}: " if len(studies) > 1 else ""
+            stdout().print(styled(("not sure", "yellow"), f"    {where}{sentence}"))
 
 
 def _kinds(reports: "list[FileReport]") -> str:
@@ -251,8 +296,6 @@ def _scales(reports: "list[FileReport]") -> str:
 
 def _show_unread(files: "list[FileOutcome]") -> None:
     """Lines and files that could not be read; a file that was named and refused is an error."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
     from nccltune.model.scale import count
 
@@ -260,11 +303,11 @@ def _show_unread(files: "list[FileOutcome]") -> None:
     lines = [(item.report, line) for item in files for line in item.report.first_unreadable]
     total = sum(item.report.unreadable for item in files)
     if total:
-        out.print(f"[yellow]not read[/yellow]    {count(total, 'line')}")
+        out.print(styled(("not read", "yellow"), f"    {count(total, 'line')}"))
         for report, line in lines[:_FLAGS_SHOWN]:
-            out.print(f"  {escape(f'{report.name}:{line.line}: {line.reason}')}")
+            out.print(f"  {report.name}:{line.line}: {line.reason}")
             if line.text:
-                out.print(f"    [dim]{escape(line.text)}[/dim]")
+                out.print(styled("    ", (line.text, "dim")))
         if total > min(len(lines), _FLAGS_SHOWN):
             out.print(f"  and {total - min(len(lines), _FLAGS_SHOWN)} more")
     refused = [item.report for item in files if item.outcome is Outcome.REFUSED]
@@ -278,13 +321,11 @@ def _show_unread(files: "list[FileOutcome]") -> None:
     if passed:
         out.print(f"left out    {count(len(passed), 'file')} that hold no measurements")
         for report in passed[:5]:
-            out.print(f"  {escape(report.name)}: {escape(report.error or '')}")
+            out.print(f"  {report.name}: {report.error or ''}")
 
 
 def _show_flags(files: "list[FileOutcome]") -> None:
     """What to know about the runs, doubtful ones first; equal remarks on several files once."""
-    from rich.markup import escape
-
     from nccltune.formats.importer import Outcome
 
     out = stdout()
@@ -297,12 +338,12 @@ def _show_flags(files: "list[FileOutcome]") -> None:
     ordered = sorted(grouped.values(), key=lambda flags: not flags[0][1].doubtful)
     for flags in ordered[:_FLAGS_SHOWN]:
         name, flag = flags[0]
-        word = "[yellow]doubtful[/yellow]   " if flag.doubtful else "note       "
+        word = ("doubtful   ", "yellow") if flag.doubtful else ("note       ", "")
         where = f"{name}:{flag.line}" if flag.line else name
         times = sum(each.count for _, each in flags)
         more = f" ({times} times in {len(flags)} files)" if len(flags) > 1 else ""
         more = more or (f" ({times} times)" if times > 1 else "")
-        out.print(f"{word} {escape(f'{where}: {flag.sentence}{more}')}")
+        out.print(styled(word, f" {where}: {flag.sentence}{more}"))
     if len(ordered) > _FLAGS_SHOWN:
         out.print(f"            and {len(ordered) - _FLAGS_SHOWN} other remarks (--json has all)")
 
@@ -319,7 +360,7 @@ def _progress(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeRemainingColumn(),

@@ -81,6 +81,8 @@ def command(
     found = _found(job, launcher, run=not (only_render or only_explain))
     job = _with_mpi(job if nodes_said else _on_allocation(job, found), found)
     rendered = render(job, found.flavor, found.around(in_allocation="SLURM_JOB_ID" in os.environ))
+    if only_render or only_explain:
+        _warn_of_hosts(job, found)
     if only_render:
         screen.show_rendered(rendered, as_json)
         return 0
@@ -92,12 +94,19 @@ def command(
 
 
 def _found(job: "Job", launcher: str | None, *, run: bool) -> "Found":
-    """The launcher to take. To render, one that is not here does as well."""
+    """Return the launcher to take. To render, one that is not installed does as well."""
     from nccltune.launch.find import Found, choose, find, find_wanted
+    from nccltune.launch.flavor import Flavor, Launcher
     from nccltune.model.errors import PlatformError
 
     if launcher is None:
-        return choose(job)
+        try:
+            return choose(job)
+        except PlatformError:
+            if run:
+                raise
+        _say("no launcher is installed: rendered for Open MPI; --launcher names another")
+        return Found(Flavor(Launcher.OPENMPI))
     wanted = flavor_from(launcher)
     if run:
         return find_wanted(wanted)
@@ -105,6 +114,21 @@ def _found(job: "Job", launcher: str | None, *, run: bool) -> "Found":
         with contextlib.suppress(PlatformError):
             return find(wanted.launcher)
     return Found(wanted)
+
+
+def _say(words: str) -> None:
+    stderr().print(f"warning    {words}", markup=False, soft_wrap=True)
+
+
+def _warn_of_hosts(job: "Job", found: "Found") -> None:
+    """Warn where the rendered mpirun would start all processes on this machine."""
+    from nccltune.launch.allocation import knows_hosts
+
+    if not knows_hosts(found.flavor, job.nodes, job.hosts, os.environ):
+        _say(
+            f"{job.nodes} nodes and no hosts: {found.flavor._replace(version=()).words} uses this"
+            " machine alone; --hosts node1,node2 names them"
+        )
 
 
 def _on_allocation(job: "Job", found: "Found") -> "Job":

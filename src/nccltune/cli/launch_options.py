@@ -4,7 +4,7 @@
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,14 +161,18 @@ def _value(text: str) -> Any:
         return text
 
 
-def flavor_from(text: str) -> "Flavor":
-    """`openmpi`, or `openmpi:5` where a version is meant. Raises InputError for others."""
+def flavor_from(text: str, known: Sequence[str] | None = None) -> "Flavor":
+    """Read `openmpi`, or `openmpi:5` where a version is meant. Raises InputError for others.
+
+    `known` are the names to take: by default those that can start a job.
+    """
     from nccltune.launch.flavor import Flavor, Launcher
     from nccltune.model.errors import InputError
     from nccltune.model.names import nearest
 
     name, _, version = text.partition(":")
-    known = [item.value for item in Launcher]
+    if known is None:
+        known = [item.value for item in Launcher if item is not Launcher.TORCHRUN]
     if name not in known:
         other = re.fullmatch(r"([a-z]+)[-=@ ]?(\d+(?:\.\d+)*)", text)
         meant = f"{other[1]}:{other[2]}" if other is not None and other[1] in known else None

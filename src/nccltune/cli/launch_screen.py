@@ -2,11 +2,10 @@
 """What `nccltune launch` prints: a rendered job, what it means, and how a run ended."""
 
 import statistics
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nccltune.cli.output import next_step, print_json, stderr, stdout
+from nccltune.cli.output import next_step, print_json, stderr, stdout, styled, write_exact
 
 if TYPE_CHECKING:
     from nccltune.formats.importer import Imported
@@ -43,7 +42,7 @@ def show_rendered(rendered: "Rendered", as_json: bool) -> None:
             }
         )
         return
-    sys.stdout.write(rendered.text)
+    write_exact(rendered.text)
     if rendered.files:
         stderr().print(f"start it:  {rendered.command}", style="dim", markup=False, soft_wrap=True)
 
@@ -167,22 +166,14 @@ def _show(result: Result, study: Path | None) -> None:
     out = stdout()
     _show_table(result.samples)
     for finding in result.findings:
-        out.print(f"[yellow]doubtful[/yellow]   {_escaped(finding)}")
+        out.print(styled(("doubtful", "yellow"), f"   {finding}"))
     why = f": {result.end.why}" if result.end.why else ""
-    out.print(f"{result.end.state.value:<10} {_escaped(words_of(result.rendered.placement) + why)}")
+    out.print(f"{result.end.state.value:<10} {words_of(result.rendered.placement) + why}")
     if study is not None:
-        out.print(f"output     {_escaped(str(result.output))}")
+        out.print(f"output     {result.output}")
         if result.samples:
-            out.print(
-                f"study      {count(len(result.samples), 'sample')} in {_escaped(str(study))}"
-            )
+            out.print(f"study      {count(len(result.samples), 'sample')} in {study}")
             next_step("nccltune analyze", study)
-
-
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _fail(result: Result, study: Path | None) -> None:

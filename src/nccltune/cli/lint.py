@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from nccltune.cli.output import json_option, next_step, print_json, stdout
+from nccltune.cli.output import json_option, next_step, print_json, stdout, styled
 
 EPILOG = """\b
 Examples:
@@ -45,17 +45,14 @@ def command(config: Path, as_json: bool) -> int:
     if as_json:
         print_json({"config": str(path), "rules": len(read.rules), "issues": issues})
         return int(bool(bad))
-    from rich.markup import escape
-
     out = stdout()
     styles = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
     for issue in issues:
         where = f"{path}:{issue.line}" if issue.line else str(path)
-        where = escape(where)
         style = styles[issue.severity]
-        out.print(f"{where}: [{style}]{issue.severity.value}[/{style}]: {escape(issue.message)}")
+        out.print(styled(f"{where}: ", (f"{issue.severity.value}", style), f": {issue.message}"))
         if issue.hint:
-            out.print(f"  [cyan]hint:[/cyan] {escape(issue.hint)}")
+            out.print(styled("  ", ("hint:", "cyan"), f" {issue.hint}"))
     words = count(len(read.rules), "rule")
     if bad:
         errors = sum(issue.severity is Severity.ERROR for issue in issues)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import hanging, json_option, print_json, stdout
+from nccltune.cli.output import hanging, json_option, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ _INDENT = 9
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of a GPU, such as 80G: checks -e.")
 @click.option(
     "--launcher",
-    metavar="openmpi|openmpi:5|hydra|slurm",
+    metavar="openmpi|openmpi:5|hydra|slurm|torchrun",
     help="Whose mpirun it is; without it, each that the command may be for.",
 )
 @json_option()
@@ -54,9 +54,9 @@ def command(
 ) -> int:
     """Say what a launch command will really start, and what is wrong with it.
 
-    Takes a command line of mpirun, mpiexec, prterun or srun, a script with one (its #SBATCH lines
-    count), an MPIJob or JobSet, or the output of nccl-tests. Nothing is started. Exit code 1 for
-    an error or a warning; notes alone are no reason.
+    Takes a command line of mpirun, mpiexec, prterun, srun or torchrun, or of nccl-tests alone; a
+    script with one (its #SBATCH lines count); a manifest of Kubernetes; or the output of
+    nccl-tests. Nothing is started. Exit code 1 for an error or a warning, 0 for notes alone.
     """
     from nccltune.launch.lint.check import check
     from nccltune.launch.lint.command import Site
@@ -87,11 +87,13 @@ def command(
             _show_finding(out, finding, "")
         if not verdicts and not findings:
             out.print("nothing wrong with how this was started")
-    return int(any(verdict.is_wrong for verdict in verdicts) or bool(findings))
+    bad = any(finding.severity.value != "note" for finding in findings)
+    return int(bad or any(verdict.is_wrong for verdict in verdicts))
 
 
 def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Finding]]":
     from nccltune.launch.lint import manifest, source
+    from nccltune.model.errors import InputError
 
     if len(what) > 1:
         return source.from_words(list(what), site), []
@@ -105,10 +107,13 @@ def _found(what: tuple[str, ...], site: "Site") -> "tuple[list[Found], list[Find
     text = source.read_text(path)
     if manifest.is_manifest(text):
         documents = manifest.documents_of(text, str(path))
-        return (
-            manifest.from_manifests(documents, site, str(path)),
-            manifest.judge_manifests(documents),
-        )
+        findings = manifest.judge_manifests(documents)
+        try:
+            return manifest.from_manifests(documents, site, str(path)), findings
+        except InputError:
+            if not findings:
+                raise
+            return [], findings
     if source.is_output(text):
         return [], source.judge_output(text)
     return source.from_text(text, site), []
@@ -118,23 +123,23 @@ def _flavors(text: str | None) -> "tuple[Flavor, ...]":
     """Those that the linter knows of a launcher, `openmpi:5` of one version; none for all."""
     from nccltune.cli.launch_options import flavor_from
     from nccltune.launch.flavor import Launcher
-    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM
+    from nccltune.launch.lint.options import HYDRA, INTEL, OPENMPI_4, OPENMPI_5, SLURM, TORCHRUN
     from nccltune.model.errors import InputError
 
     if text is None:
         return ()
-    wanted = flavor_from(text)
+    wanted = flavor_from(text, known=[item.value for item in Launcher])
     hydra = INTEL if wanted.is_intel else HYDRA
     known = [
         flavor
-        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM)
+        for flavor in (OPENMPI_4, OPENMPI_5, hydra, SLURM, TORCHRUN)
         if flavor.launcher is wanted.launcher
     ]
     if not known:
         raise InputError(
             f"{wanted.words} has no command line to check",
             where="--launcher",
-            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI) or slurm",
+            hint="openmpi, openmpi:4, openmpi:5, hydra, hydra:2021 (Intel MPI), slurm or torchrun",
         )
     # Of the others all versions are read alike.
     if wanted.launcher is not Launcher.OPENMPI or not wanted.version:
@@ -155,26 +160,25 @@ def _show(out: "Console", verdict: "Verdict") -> None:
 
     for prediction, flavors in verdict.predictions:
         words = starts(prediction, verdict.gpus)
-        hanging(out, "[bold]starts[/bold]   ", _INDENT, f"{words}  ({names(flavors)})")
+        hanging(out, ("starts   ", "bold"), _INDENT, f"{words}  ({names(flavors)})")
     for held in verdict.findings:
         only = held.flavors != verdict.flavors
         _show_finding(out, held.finding, f"  ({names(held.flavors)})" if only else "")
     if not verdict.findings:
-        hanging(out, "[green]ok[/green]       ", _INDENT, "nothing wrong")
+        hanging(out, ("ok       ", "green"), _INDENT, "nothing wrong")
     assumed = next((p.assumed for p, _ in verdict.predictions if p.assumed), None)
     if assumed is not None:
-        hanging(out, "[dim]note[/dim]     ", _INDENT, assumed)
-    if verdict.mended is not None:
-        from rich.markup import escape
-
-        out.print(f"[bold]mended[/bold]   {escape(verdict.mended)}", soft_wrap=True)
+        hanging(out, ("note     ", "dim"), _INDENT, assumed)
+    if verdict.fixed is not None:
+        out.print(styled(("fixed", "bold"), f"    {verdict.fixed}"), soft_wrap=True)
 
 
 def _show_finding(out: "Console", finding: "Finding", where: str) -> None:
     severity = finding.severity.value
     style = _STYLES[severity]
-    words = finding.message + (f". Mend: {finding.mend}" if finding.mend else "") + where
-    lead = f"[{style}]{severity}[/{style}]" + " " * (_INDENT - len(severity))
+    fix = f". {finding.fix[:1].upper()}{finding.fix[1:]}" if finding.fix else ""
+    words = finding.message + fix + where
+    lead = (severity.ljust(_INDENT), style)
     hanging(out, lead, _INDENT, words)
 
 
@@ -183,7 +187,7 @@ def _finding(finding: "Finding") -> dict[str, Any]:
         "severity": finding.severity.value,
         "id": finding.id,
         "message": finding.message,
-        "mend": finding.mend or None,
+        "fix": finding.fix or None,
     }
 
 
@@ -199,7 +203,7 @@ def _plain(verdict: "Verdict") -> dict[str, Any]:
             _finding(held.finding) | {"launchers": [flavor.words for flavor in held.flavors]}
             for held in verdict.findings
         ],
-        "mended": verdict.mended,
+        "fixed": verdict.fixed,
     }
 
 

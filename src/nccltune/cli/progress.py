@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from nccltune.cli.output import styled
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
@@ -169,16 +171,16 @@ def best_table(plan: "Plan") -> "RenderableType":
     sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
     step = math.ceil(len(sizes) / _TABLE_ROWS) or 1
     for size in sizes[::step]:
-        cells = []
+        cells: list[RenderableType] = []
         for item in known:
             view = item.views.get(size)
             if view is None:
                 cells.append("")
             elif view.best == DEFAULT:
-                cells.append("[dim]default[/dim]")
+                cells.append(styled(("default", "dim")))
             else:
                 style = "green" if view.better else "dim"
                 gain = f"{math.exp(view.gain):.2f}x"
-                cells.append(f"{choice_label(view.best)} [{style}]{gain}[/{style}]")
+                cells.append(styled(f"{choice_label(view.best)} ", (f"{gain}", style)))
         table.add_row(format_bytes(size), *cells)
     return table

@@ -9,7 +9,7 @@ import click
 
 import nccltune
 from nccltune.cli.context import STUDY, open_sorted
-from nccltune.cli.output import json_option, print_json, stderr, stdout, working
+from nccltune.cli.output import json_option, print_json, saving, stderr, stdout, styled, working
 
 if TYPE_CHECKING:
     from nccltune.analyze.timings import Sorted
@@ -46,7 +46,7 @@ def command(
     STUDY/tuning.json while it is in step with the samples; else they are searched anew.
     """
     from nccltune.model.errors import InputError
-    from nccltune.model.study import Study
+    from nccltune.model.study import Study, write_whole
 
     if (terminal or as_json) and (output is not None or open_page):
         wrong = "--terminal" if terminal else "--json"
@@ -57,16 +57,19 @@ def command(
         print_json(build_report(study))
         return
     if terminal:
-        from rich.console import Console
-
+        from nccltune.cli.output import report_console
         from nccltune.report.terminal import render
 
-        render(build_report(study), Console(highlight=False))
+        render(build_report(study), report_console())
         return
     path = output or Study(study).report_path
-    report = write_report(study, path)
+    report, page = _rendered(study)
+    with saving(output) as saved:
+        write_whole(path, page)
     out = stdout()
     out.print(report.verdict, markup=False)
+    if not saved.done:
+        return
     out.print(f"report     {path}", markup=False)
     if open_page and click.launch(path.resolve().as_uri()) != 0:
         stderr().print(f"no browser could be started; open {path} yourself", markup=False)
@@ -77,19 +80,23 @@ def command(
 def write_report(study: Path, output: Path | None = None) -> "Report":
     """Write the page of a study, whole or not at all, to `output` or STUDY/report.html."""
     from nccltune.model.study import Study, write_whole
-    from nccltune.report.html import render
 
-    with working("writing the report"):
-        report = build_report(study)
-        page = render(report)
+    report, page = _rendered(study)
     write_whole(output or Study(study).report_path, page)
     return report
 
 
+def _rendered(study: Path) -> "tuple[Report, str]":
+    """The report of a study, and its page."""
+    from nccltune.report.html import render
+
+    with working("writing the report"):
+        report = build_report(study)
+        return report, render(report)
+
+
 def build_report(path: Path) -> "Report":
     """The report of the study at `path`."""
-    from rich.markup import escape
-
     from nccltune.analyze import analyze_sorted
     from nccltune.cli.expectation import expectations_of
     from nccltune.formats.reading import ImportRecord
@@ -102,8 +109,11 @@ def build_report(path: Path) -> "Report":
     proof = read_proof(opened)
     if proof is not None and not _in_step(opened, proof):
         stderr().print(
-            "[yellow]warning:[/yellow] proof.json is of another configuration and not shown: "
-            f"nccltune verify {escape(shlex.quote(str(path)))}",
+            styled(
+                ("warning:", "yellow"),
+                " proof.json is of another configuration and not shown: "
+                f"nccltune verify {shlex.quote(str(path))}",
+            ),
             soft_wrap=True,
         )
         proof = None
@@ -151,8 +161,6 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
     not run since the last samples came in."""
     from datetime import UTC, datetime
 
-    from rich.markup import escape
-
     from nccltune.tune.result import TuneOptions, Tuning
     from nccltune.tune.study import tune
 
@@ -163,8 +171,11 @@ def _tuning(study: "Study", found: "Sorted") -> "tuple[Tuning, bool]":
             return kept, _written(study, kept)
         options = kept.options
         stderr().print(
-            "[yellow]warning:[/yellow] tuning.json is older than the samples; the rules shown here "
-            f"are new, tuner.conf is not: nccltune tune {escape(shlex.quote(str(study.path)))}",
+            styled(
+                ("warning:", "yellow"),
+                " tuning.json is older than the samples; the rules shown here "
+                f"are new, tuner.conf is not: nccltune tune {shlex.quote(str(study.path))}",
+            ),
             soft_wrap=True,
         )
     created = datetime.now(UTC).date().isoformat()

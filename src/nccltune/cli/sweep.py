@@ -199,13 +199,18 @@ def _meanwhile(also: "Callable[[], None]") -> None:
 
 
 def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
-    """What the rules would choose at every size, if they were made now."""
+    """What the rules would choose at every size, if they were made now.
+
+    Of what looks better, however few timings it has and whatever channels it takes: what is worth
+    measuring further.
+    """
     from nccltune.model.choice import DEFAULT
+    from nccltune.tune.result import TuneOptions
     from nccltune.tune.search import search
 
     return {
         decision.bytes: decision.choice or DEFAULT
-        for group in search([timings])
+        for group in search([timings], TuneOptions(channels="any", include_unsure=True))
         for decision in group.decisions
     }
 

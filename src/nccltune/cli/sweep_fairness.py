@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, stdout
+from nccltune.cli.output import hanging, next_step, stdout, styled
 from nccltune.cli.sweep_processes import (
     INDENT,
     Plan,
@@ -87,17 +87,17 @@ def _show(verdict: "FairnessVerdict", study: "Study", not_kept: str | None) -> N
     out = stdout()
     show_head(verdict, "fairness")
     for name, value in verdict.settings.items():
-        out.print(f"set        [bold green]{name}={value}[/bold green]")
+        out.print(styled("set        ", (f"{name}={value}", "bold green")))
     label = {"chunk": "because", "trade": "trade"}.get(verdict.outcome.value)
     if label is not None:
         hanging(out, f"{label:<{INDENT}}", INDENT, verdict.why)
     else:
-        hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
     if verdict.candidates:
         _times(out, verdict)
         _gains(out, verdict)
     if not_kept is not None:
-        hanging(out, "[yellow]not written[/yellow]  ", 13, not_kept)
+        hanging(out, ("not written  ", "yellow"), 13, not_kept)
     show_end(verdict, study, verdict.carried)
     if verdict.settings and not_kept is None:
         next_step("nccltune env --sendrecv", study.path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nccltune.cli.bench_options import show_start
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import next_step, print_json, stderr, stdout
+from nccltune.cli.output import next_step, print_json, stderr, stdout, styled
 from nccltune.cli.ticker import ticking
 
 if TYPE_CHECKING:
@@ -110,8 +110,6 @@ def _stopped(stop: BaseException, sweep: "NcclTests", study: "Study", manner: Ma
 
 
 def _show_plan(platform: "Platform", sweep: "NcclTests", wanted: "Wanted", as_json: bool) -> None:
-    from rich.markup import escape
-
     from nccltune.measure.nccl_tests.driver import FIRST_GUESS_S
     from nccltune.model.choice import choice_label
 
@@ -132,7 +130,7 @@ def _show_plan(platform: "Platform", sweep: "NcclTests", wanted: "Wanted", as_js
         )
         return
     out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
+    out.print(f"platform   {platform.title}")
     for name, labels in choices.items():
         out.print(f"{name:<14}{' '.join(labels)}")
     out.print(
@@ -144,8 +142,6 @@ def _show_plan(platform: "Platform", sweep: "NcclTests", wanted: "Wanted", as_js
 def _show(
     outcome: "Outcome", summary: "Summary", platform: "Platform", study: "Study", as_json: bool
 ) -> None:
-    from rich.markup import escape
-
     from nccltune.measure.nccl_tests.driver import words_of
     from nccltune.model.choice import choice_label
     from nccltune.model.scale import count
@@ -165,6 +161,6 @@ def _show(
         f"seconds{ended}"
     )
     for text in words_of(outcome.left_out):
-        out.print(f"[yellow]left out[/yellow]   {escape(text)}")
-    out.print(f"study      {escape(str(study.path))}")
+        out.print(styled(("left out", "yellow"), f"   {text}"))
+    out.print(f"study      {study.path}")
     next_step("nccltune tune", study.path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, stderr, stdout
+from nccltune.cli.output import hanging, next_step, stderr, stdout, styled
 from nccltune.cli.sweep_processes import (
     INDENT,
     Plan,
@@ -87,8 +87,10 @@ def _warn_of_settings(platform: "Platform") -> None:
     for name in MEANING:
         if name in platform.settings and not platform.replay:
             stderr().print(
-                f"[yellow]warning[/yellow]    {name}={platform.settings[name]} is set: it is part "
-                "of the default here",
+                styled(
+                    ("warning", "yellow"),
+                    f"    {name}={platform.settings[name]} is set: it is part of the default here",
+                ),
                 soft_wrap=True,
             )
 
@@ -108,10 +110,10 @@ def _show(verdict: "Verdict", study: "Study", _: str | None) -> None:
     champion = verdict.champion
     if verdict.settings:
         for setting, value in verdict.settings.items():
-            out.print(f"set        [bold green]{setting}={value}[/bold green]")
+            out.print(styled("set        ", (f"{setting}={value}", "bold green")))
         hanging(out, "because    ", INDENT, verdict.why)
     else:
-        hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
     if champion is not None:
         if not verdict.settings:
             out.print(f"what led   {_label(champion)}", markup=False)

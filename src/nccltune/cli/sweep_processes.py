@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, c
 
 from nccltune.cli.bench_options import platform_of_bench, show_start
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, print_json, stderr, stdout
+from nccltune.cli.output import hanging, print_json, stderr, stdout, styled
 from nccltune.cli.ticker import ticking
 
 if TYPE_CHECKING:
@@ -103,15 +103,13 @@ def show_end(
 ) -> None:
     """The last lines of a result: what failed, messages by who carried them, and where all of it
     is."""
-    from rich.markup import escape
-
     out = stdout()
     for name, why in verdict.failed.items():
-        out.print(f"[yellow]failed[/yellow]     {escape(name)}: {escape(why)}")
+        out.print(styled(("failed", "yellow"), f"     {name}: {why}"))
     if carried is not None:
         ways = ", ".join(f"{way} {messages}" for way, messages in carried.items())
         hanging(out, "messages   ", INDENT, ways)
-    out.print(f"study      {escape(str(study.path))}")
+    out.print(f"study      {study.path}")
 
 
 def run_in_study(
@@ -168,8 +166,6 @@ def _write(verdict: V, way: Way[D, V], study: "Study", manner: Manner) -> V:
 
 
 def _show_plan(platform: "Platform", driver: D, way: Way[D, V], as_json: bool) -> None:
-    from rich.markup import escape
-
     from nccltune.cli.progress import seconds_words
 
     plan, processes = way.plan(driver), driver.order.still_to_start()
@@ -178,9 +174,9 @@ def _show_plan(platform: "Platform", driver: D, way: Way[D, V], as_json: bool) -
         print_json({"platform": platform, **plan.values, **after})
         return
     out = stdout()
-    out.print(f"platform   {escape(platform.title)}")
+    out.print(f"platform   {platform.title}")
     for label, words in plan.lines:
-        hanging(out, f"[dim]{label:<{INDENT}}[/dim]", INDENT, words, "dim")
+        hanging(out, (f"{label:<{INDENT}}", "dim"), INDENT, words, "dim")
     out.print(
         f"Would start about {processes} processes{plan.beside}: some "
         f"{seconds_words(driver.seconds_to_come)}. Nothing was measured or written."

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nccltune.cli.output import hanging, next_step, print_json, stdout
+from nccltune.cli.output import hanging, next_step, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from nccltune.cli.sweep import Swept
     from nccltune.measure.ask import Key
@@ -97,12 +98,12 @@ def show_result(swept: "Swept", path: Path, decide: "Decide") -> None:
         # A recording has not every channel count; that says nothing of the platform.
         failures = [item for item in failures if not _is_variant(item[0].choice)]
     for text in _left_out(failures):
-        hanging(out, "[yellow]left out[/yellow]   ", 11, text)
+        hanging(out, ("left out   ", "yellow"), 11, text)
     out.print(f"study      {path}", markup=False, soft_wrap=True)
     next_step("nccltune tune", path)
 
 
-def _would_be_rules(plan: "Plan", decide: "Decide") -> Iterator[str]:
+def _would_be_rules(plan: "Plan", decide: "Decide") -> "Iterator[Text]":
     """One line for every range that a rule would take, with its mean gain."""
     import math
 
@@ -112,13 +113,14 @@ def _would_be_rules(plan: "Plan", decide: "Decide") -> Iterator[str]:
     for known in plan.known():
         found = list(runs(known.views, decide(known.timings)))
         if not found:
-            yield f"{known.collective.value:<14}[dim]nothing beats the default beyond noise[/dim]"
+            nothing = ("nothing beats the default beyond noise", "dim")
+            yield styled(f"{known.collective.value:<14}", nothing)
         for choice, views in found:
             gain = math.exp(math.fsum(view.estimates[choice].gain for view in views) / len(views))
             low, high = format_bytes(views[0].bytes), format_bytes(views[-1].bytes)
-            yield (
-                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}"
-                f"[green]{gain:.2f}x[/green]"
+            yield styled(
+                f"{known.collective.value:<14}{low:>9} - {high:<9}{choice.label:<16}",
+                (f"{gain:.2f}x", "green"),
             )
 
 

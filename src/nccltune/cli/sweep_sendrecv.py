@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nccltune.cli.manner import Manner
-from nccltune.cli.output import hanging, next_step, stdout
+from nccltune.cli.output import hanging, next_step, stdout, styled
 from nccltune.cli.sweep_processes import (
     INDENT,
     Plan,
@@ -112,11 +112,13 @@ def _show(verdict: "Verdict", study: "Study", _: str | None) -> None:
     out = stdout()
     show_head(verdict, "compare")
     for setting, value in verdict.settings.items():
-        out.print(f"set        [bold green]{setting}={value}[/bold green]{_default(verdict)}")
+        out.print(
+            styled("set        ", (f"{setting}={value}", "bold green"), f"{_default(verdict)}")
+        )
     if verdict.decided:
         hanging(out, "because    ", INDENT, verdict.why)
     else:
-        hanging(out, "[bold]set nothing[/bold]  ", 13, verdict.why)
+        hanging(out, ("set nothing  ", "bold"), 13, verdict.why)
     _table(out, verdict)
     _policies(out, verdict)
     show_end(verdict, study, verdict.carried)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from nccltune.cli.output import styled
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -20,10 +22,8 @@ def ticking(
     """Something to be told statuses, which shows `words` of them behind `name`."""
     lead = f"{name:<11}"
     if console.is_terminal:
-        from rich.markup import escape
-
-        with console.status(f"{lead}NCCL starts") as live:
-            yield lambda status: live.update(escape(lead + words(status)))
+        with console.status(styled(f"{lead}NCCL starts")) as live:
+            yield lambda status: live.update(styled(lead + words(status)))
         return
     last = time.monotonic()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import hanging, json_option, print_json, stdout
+from nccltune.cli.output import hanging, json_option, print_json, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,13 +93,11 @@ def _show(out: "Console", checked: "Checked") -> None:
 
 
 def _show_issue(out: "Console", issue: "Issue") -> None:
-    from rich.markup import escape
-
     styles = {"error": "red", "warning": "yellow", "note": "dim"}
     where = f"{issue.source}:{issue.line}" if issue.line else issue.source
     kind = issue.severity.value
     out.print(
-        f"{escape(where)}: [{styles[kind]}]{kind}[/{styles[kind]}]: {escape(issue.message)}",
+        styled(f"{where}: ", (f"{kind}", styles[kind]), f": {issue.message}"),
         soft_wrap=not out.is_terminal,
     )
-    hanging(out, "  [cyan]hint:[/cyan] ", 8, issue.hint)
+    hanging(out, ("  hint: ", "cyan"), 8, issue.hint)

@@ -3,10 +3,13 @@
 
 from typing import TYPE_CHECKING
 
+from nccltune.cli.output import styled
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.settings import PathKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from nccltune.model.topology import Topology
@@ -31,10 +34,15 @@ _WORDS = {
 
 def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") -> None:
     """Print all of it."""
+    from nccltune.cli.output import hanging
+    from nccltune.topology.fill_in import nvlink_is_open
     from nccltune.topology.tree import headline, layout
 
     trees, across = layout(graph)
-    out.print(headline(graph), style="bold", markup=False, soft_wrap=True)
+    title = headline(graph, detected=nvlink_is_open(topology))
+    out.print(title, style="bold", markup=False, soft_wrap=True)
+    for words in _left_open(topology, graph):
+        hanging(out, ("note  ", "dim"), 6, words)
     out.print()
     rows: list[tuple[str, Link | None]] = []
     for tree in trees:
@@ -46,6 +54,21 @@ def show(out: "Console", topology: "Topology", graph: LinkGraph, ways: "Paths") 
     _show_paths(out, graph, ways)
     for words in topology.unread[:5]:
         out.print(f"note: not read: {words}", style="dim", markup=False, soft_wrap=True)
+
+
+def _left_open(topology: "Topology", graph: LinkGraph) -> "Iterator[str]":
+    """What the file leaves to detection, and what was assumed for it."""
+    from nccltune.topology.fill_in import leaves_nvlink_out
+
+    gpus = sum(vertex.kind is NodeKind.GPU for vertex in graph.vertices)
+    yield from (f"assumed: {words}" for words in topology.assumed)
+    if not gpus:
+        yield "the file names no GPU; NCCL adds those of the job where the machine has them"
+    elif gpus > 1 and leaves_nvlink_out(topology):
+        yield (
+            "the file leaves NVLink to detection and does not show which GPUs these are; paths "
+            "between GPUs are those without NVLink"
+        )
 
 
 def label(vertex: Vertex) -> str:
@@ -61,7 +84,11 @@ def label(vertex: Vertex) -> str:
 
 
 def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | None]]) -> None:
-    rows.append((lead + label(branch.vertex), branch.link))
+    name = label(branch.vertex)
+    if not branch.children:
+        # Without a class and with nothing below it, it may be anything.
+        name = name.replace("switch ", "device ", 1)
+    rows.append((lead + name, branch.link))
     last = len(branch.children) - 1
     for place, child in enumerate(branch.children):
         corner, bar = ("└─ ", "   ") if place == last else ("├─ ", "│  ")
@@ -69,21 +96,23 @@ def _rows(branch: "Branch", lead: str, below: str, rows: list[tuple[str, Link | 
 
 
 def _print_row(out: "Console", text: str, wide: int, link: Link | None) -> None:
-    from rich.markup import escape
-
     if link is None:
-        out.print(f"[bold]{escape(text)}[/bold]", soft_wrap=True)
+        out.print(styled((text, "bold")), soft_wrap=True)
         return
     style = "default" if link.sure else "yellow"
     out.print(
-        f"{escape(text.ljust(wide))}  [{style}]{bandwidth_words(link):>12}[/{style}]  "
-        f"[dim]{escape(link.how)}[/dim]",
+        styled(
+            f"{text.ljust(wide)}  ",
+            (f"{bandwidth_words(link):>12}", style),
+            "  ",
+            (link.how, "dim"),
+        ),
         soft_wrap=True,
     )
 
 
 def bandwidth_words(link: Link) -> str:
-    """`48.0 GB/s`, with ? where NCCL guesses; inside a chip there is no limit to speak of."""
+    """`48.0 GB/s`, with ? where it is a guess; inside a chip there is no limit to speak of."""
     if link.gb_per_s >= _NO_LIMIT:
         return "no limit  "
     value = f"{link.gb_per_s:.1f}" if link.gb_per_s >= 10 else f"{link.gb_per_s:.2f}"
@@ -116,8 +145,6 @@ def _show_across(out: "Console", across: tuple[Link, ...], wide: int) -> None:
 
 
 def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
-    from rich.markup import escape
-
     gpus = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.GPU]
     nets = [vertex.name for vertex in graph.vertices if vertex.kind is NodeKind.NET]
     ends = [*gpus, *nets]
@@ -128,24 +155,24 @@ def _show_paths(out: "Console", graph: LinkGraph, ways: "Paths") -> None:
     widths = [max(3, len(head)) for head in heads]
     out.print()
     columns = "  ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True))
-    out.print(f"[bold]paths[/bold]  (row to column)\n{'':<{first}}  {escape(columns)}",
+    out.print(styled(("paths", "bold"), f"  (row to column)\n{'':<{first}}  {columns}"),
               soft_wrap=True)  # fmt: skip
     found: dict[PathKind, Path] = {}
     reasons: dict[str, list[Path]] = {}
     for name, head in zip(ends, heads, strict=True):
-        cells = []
+        cells: list[str | tuple[str, str]] = []
         for other, width in zip(ends, widths, strict=True):
             path = ways.between(name, other)
             text = "X" if name == other else path.kind.name
-            cells.append(f"[{_STYLES[path.kind]}]{text.ljust(width)}[/{_STYLES[path.kind]}]")
+            cells += ["  ", (text.ljust(width), _STYLES[path.kind])]
             if name != other:
                 found.setdefault(path.kind, path)
                 if path.why is not None and path.kind not in (PathKind.PXN, PathKind.P2C):
                     reasons.setdefault(path.why.rpartition(": ")[0], []).append(path)
-        out.print(f"{escape(head.ljust(first))}  {'  '.join(cells)}", soft_wrap=True)
+        out.print(styled(head.ljust(first), *cells), soft_wrap=True)
     out.print()
     for kind in sorted(found):
-        out.print(f"[{_STYLES[kind]}]{kind.name}[/{_STYLES[kind]}]  {_WORDS[kind]}", soft_wrap=True)
+        out.print(styled((f"{kind.name}", _STYLES[kind]), f"  {_WORDS[kind]}"), soft_wrap=True)
     for reason, paths in reasons.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         words = f"{paths[0].source} to {paths[0].target}{more}: {reason}, so through the CPU"

@@ -42,10 +42,11 @@ def command(
     derived, and the type of NCCL's path between every two GPUs and NICs.
 
     FILE is what NCCL dumps (NCCL_TOPO_DUMP_FILE), a file for NCCL_TOPO_FILE, RCCL's or FlagCX's,
-    or the output of nvidia-smi topo -m. Without one it is this machine. A bandwidth with ? is one
-    that NCCL guesses.
+    or the output of nvidia-smi topo -m. Without one it is this machine. A bandwidth with ? is a
+    guess: NCCL's, or what a device id says of NVLinks that the file leaves to detection.
     """
     from nccltune.topology.build import link_graph
+    from nccltune.topology.fill_in import filled
     from nccltune.topology.load import load_topology
     from nccltune.topology.machine import this_machine
     from nccltune.topology.paths import paths
@@ -54,16 +55,17 @@ def command(
     version = parse_version(nccl_version) if nccl_version is not None else None
     chosen = parse_settings(settings)
     topology = load_topology(what) if what is not None else this_machine()
-    graph = link_graph([topology], nccl_version=version)
+    whole = filled(topology)
+    graph = link_graph([whole], nccl_version=version)
     ways = paths(graph, settings=path_settings(chosen), nccl_version=version)
     if svg is not None:
-        _write_picture(svg, topology, graph)
+        _write_picture(svg, whole, graph)
     if as_json:
-        print_json(_plain(topology, graph, ways))
+        print_json(_plain(topology, whole, graph, ways))
         return 0
     from nccltune.cli.topo_screen import show
 
-    show(stdout(), topology, graph, ways)
+    show(stdout(), whole, graph, ways)
     if what is not None and what.is_file():
         next_step("nccltune topo lint", what)
     return 0
@@ -71,23 +73,32 @@ def command(
 
 def _write_picture(path: Path, topology: "Topology", graph: "LinkGraph") -> None:
     from nccltune.model.errors import InputError
+    from nccltune.topology.fill_in import nvlink_is_open
     from nccltune.topology.picture import svg
 
     try:
-        path.write_text(svg(graph, title=topology.name or topology.source), encoding="utf-8")
+        title = topology.name or topology.source
+        drawn = svg(graph, title=title, detected=nvlink_is_open(topology))
+        path.write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise InputError(
             f"cannot be written: {error.strerror}", where=str(path), hint="name another file"
         ) from None
 
 
-def _plain(topology: "Topology", graph: "LinkGraph", ways: "Paths") -> dict[str, Any]:
+def _plain(
+    topology: "Topology", whole: "Topology", graph: "LinkGraph", ways: "Paths"
+) -> dict[str, Any]:
+    """The file as it is, and the graph with what it leaves to detection (`assumed`)."""
+    from nccltune.topology.fill_in import leaves_nvlink_out
     from nccltune.topology.links import NodeKind
 
     ends = [vertex.name for vertex in graph.vertices if vertex.kind in (NodeKind.GPU, NodeKind.NET)]
     shown = [ways.between(one, other) for one in ends for other in ends]
     return {
         "topology": topology,
+        "nvlink_left_to_detection": leaves_nvlink_out(topology),
+        "assumed": whole.assumed,
         "vertices": graph.vertices,
         "links": [
             {"name": link.name, "source": link.source, "target": link.target,

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stdout, working
+from nccltune.cli.output import json_option, print_json, stdout, styled, working
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from nccltune.model.topology import Topology
     from nccltune.topology.expect import Expected
@@ -24,6 +25,8 @@ Examples:
 """
 _LEVELS = ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS")
 _SAME = 0.005
+_TABLE_WIDTH = 72
+"""Columns that the table needs; a narrower terminal gets lines below each other."""
 
 
 @click.command("what-if", epilog=EPILOG)
@@ -55,25 +58,28 @@ _SAME = 0.005
 def command(path: Path, as_json: bool, **options: Any) -> int:
     """Say what a change would do to the bandwidth of a collective, and how to prove it.
 
-    FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). Each change is answered alone, and
-    all together where there are several; without any, those settings that may matter. Nothing is
-    started and nothing is changed. The ceiling is what the links allow at large sizes; the network
-    beyond the NICs counts as wide enough. Of a study its settings and its NCCL count.
+    FILE is a topology that NCCL wrote (NCCL_TOPO_DUMP_FILE). A cloud's file for NCCL_TOPO_FILE has
+    no NVLink: it is assumed by device ids, and figures that rest on it have a ?. Each change is
+    answered alone, and all together where there are several; without any, those settings that may
+    matter. Nothing is started and nothing is changed. The ceiling is what the links allow at large
+    sizes; the network beyond the NICs counts as wide enough. Of a study its settings and its NCCL
+    count.
     """
-    from nccltune.topology.what_if import together, what_if, worth_asking
+    from nccltune.topology.what_if import answerable, together, what_if, worth_asking
 
     case = _case(path, options)
+    unanswered: list[str] = []
     changes = _changes(case.topology, options)
     with working("searching rings and trees"):
         if not changes:
-            changes = worth_asking(case, case.expected())
+            changes, unanswered = answerable(case, worth_asking(case, case.expected()))
         elif len(changes) > 1 and len(options["to_nodes"]) < 2:
             changes.append(together(changes))
         now, answers = what_if(case, changes)
     if as_json:
-        print_json(_plain(case, now, answers))
+        print_json(_plain(case, now, answers, unanswered))
     else:
-        _show(stdout(), case, now, answers)
+        _show(stdout(), case, now, answers, unanswered)
     return 0
 
 
@@ -184,10 +190,10 @@ def _hardware(topology: "Topology", options: dict[str, Any]) -> "list[Change]":
     return found
 
 
-def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]") -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _show(
+    out: "Console", case: "Case", now: "Expected", answers: "list[Answer]", unanswered: list[str]
+) -> None:
+    from nccltune.cli.output import hanging
     from nccltune.model.scale import count
 
     gpus = case.ranks_per_node
@@ -196,66 +202,122 @@ def _show(out: "Console", case: "Case", now: "Expected", answers: "list[Answer]"
     whose = case.calibration.name if case.calibration else "defaults"
     inforce = [f"{name}={value}" for name, value in case.settings.items()]
     parts = [case.topology.source, size, case.collective.prose, f"calibration: {whose}", *inforce]
-    out.print(escape(" · ".join(parts)))
+    out.print(" · ".join(parts))
+    rows: list[tuple[str, Expected, float | None]] = [("now", now, None)]
+    rows += [(answer.change.words, answer.expected, answer.gain) for answer in answers]
+    if out.is_terminal and out.width < _TABLE_WIDTH:
+        _show_list(out, rows)
+    else:
+        _show_table(out, rows)
+    for note in [*_notes(now, answers), *unanswered]:
+        hanging(out, ("note  ", "dim"), 6, note)
+    _show_costs(out, now, answers)
+    _show_proofs(out, now, answers)
+
+
+def _show_table(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("")
     for title in ("GB/s", ""):
         table.add_column(title, justify="right", no_wrap=True)
     for title in ("by", "full link", "carries, in GB/s of it"):
         table.add_column(title)
-    table.add_row("now", *_row(now, None))
-    for answer in answers:
-        table.add_row(escape(answer.change.words), *_row(answer.expected, answer.gain))
+    unsure = any(not expected.sure for _, expected, _ in rows)
+    for words, expected, gain in rows:
+        mark = "" if not unsure else " " if expected.sure else "?"
+        table.add_row(
+            words,
+            _busbw(expected) + mark,
+            _gain(gain),
+            expected.algorithm.value,
+            f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})",
+            _carries(expected),
+        )
     out.print(table)
-    for note in dict.fromkeys(
-        note for expected in (now, *(one.expected for one in answers)) for note in expected.notes
-    ):
-        out.print(f"[dim]note[/dim]  {escape(note)}")
-    _show_costs(out, now, answers)
-    _show_proofs(out, answers)
 
 
-def _row(expected: "Expected", gain: float | None) -> tuple[str, ...]:
-    from rich.markup import escape
+def _show_list(out: "Console", rows: "list[tuple[str, Expected, float | None]]") -> None:
+    """The table for a narrow terminal: each row as lines below each other."""
 
-    change = "" if gain is None else "same" if abs(gain - 1) < _SAME else f"{gain - 1:+.0%}"
-    style = "" if gain is None or change == "same" else "green" if gain > 1 else "red"
-    shown = f"[{style}]{change}[/{style}]" if style else change
+    from nccltune.cli.output import hanging
+
+    for words, expected, gain in rows:
+        mark = "" if expected.sure else "?"
+        change = styled(" (", _gain(gain), ")") if gain is not None else ""
+        head = f"{words}: {_busbw(expected)}{mark} GB/s"
+        out.print(styled(head, change, f" by {expected.algorithm.value}"))
+        link = f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g} GB/s)"
+        hanging(out, "  full link ", 12, link)
+        hanging(out, "  carries   ", 12, _carries(expected))
+
+
+def _busbw(expected: "Expected") -> str:
+    return f"{expected.busbw_gb_per_s:.3g}"
+
+
+def _gain(gain: float | None) -> "Text":
+    if gain is None:
+        return styled("")
+    if abs(gain - 1) < _SAME:
+        return styled("same")
+    return styled((f"{gain - 1:+.0%}", "green" if gain > 1 else "red"))
+
+
+def _carries(expected: "Expected") -> str:
     loads = sorted(expected.load_by_kind.items(), key=lambda item: -item[1])
-    carries = ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
-    link = f"{expected.bottleneck} ({expected.capacity_gb_per_s:.3g})"
-    busbw = f"{expected.busbw_gb_per_s:.3g}"
-    return busbw, shown, expected.algorithm.value, escape(link), escape(carries)
+    return ", ".join(f"{kind.prose} {load:.3g}" for kind, load in loads)
+
+
+def _notes(now: "Expected", answers: "list[Answer]") -> list[str]:
+    """Notes, each with the rows that it belongs to; those of the first row hold for the platform,
+    whatever is changed."""
+    rows: dict[str, list[str]] = {}
+    for answer in answers:
+        for note in answer.expected.notes:
+            if note not in now.notes:
+                rows.setdefault(note, []).append(answer.change.words)
+    return [*now.notes, *(f"{'; '.join(words)}: {note}" for note, words in rows.items())]
 
 
 def _show_costs(out: "Console", now: "Expected", answers: "list[Answer]") -> None:
     """What a change costs beside the links: work for the CPU and its memory."""
-    from rich.markup import escape
+    from nccltune.cli.output import hanging
 
     for answer in answers:
         more = answer.expected.host_memory_gb_per_s - now.host_memory_gb_per_s
         if more > _SAME * answer.expected.busbw_gb_per_s:
-            out.print(
-                f"[dim]cost[/dim]  {escape(answer.change.words)}: {more:.3g} GB/s more through"
-                " host memory (written and read) and the CPU's time for it"
-            )
+            hanging(
+                out, ("cost  ", "dim"), 6,
+                f"{answer.change.words}: {more:.3g} GB/s more through host memory (written and "
+                "read) and the CPU's time for it",
+            )  # fmt: skip
 
 
-def _show_proofs(out: "Console", answers: "list[Answer]") -> None:
-    """The commands for what would help, best first; if nothing does, say so."""
-    from rich.markup import escape
+def _show_proofs(out: "Console", now: "Expected", answers: "list[Answer]") -> None:
+    """The commands for what would help, best first; if nothing does, say so. What rests on
+    assumptions recommends nothing."""
 
+    if not now.sure:
+        out.print("no recommendation: figures with ? rest on what the notes call assumed")
+        return
     better = sorted((one for one in answers if one.gain > 1 + _SAME), key=lambda one: -one.gain)
     if not better:
         out.print("nothing asked here raises the ceiling")
         return
     for answer in better:
-        out.print(f"[bold]prove[/bold] {escape(answer.change.words)}:")
+        if not answer.confirm:
+            out.print(f"no recommendation for {answer.change.words}: its figure is not sure")
+            continue
+        out.print(styled(("prove", "bold"), f" {answer.change.words}:"))
         for line in answer.confirm:
             out.print(f"  {line}", markup=False, soft_wrap=True)
 
 
-def _plain(case: "Case", now: "Expected", answers: "list[Answer]") -> dict[str, Any]:
+def _plain(
+    case: "Case", now: "Expected", answers: "list[Answer]", unanswered: list[str]
+) -> dict[str, Any]:
     from nccltune.model.sample import SCHEMA_VERSION
 
     return {
@@ -279,4 +341,5 @@ def _plain(case: "Case", now: "Expected", answers: "list[Answer]") -> dict[str, 
             }
             for answer in answers
         ],
+        "unanswered": unanswered,
     }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nccltune.cli.output import json_option, print_json, stderr
+from nccltune.cli.output import json_option, print_json, stderr, write_exact
 
 if TYPE_CHECKING:
     from nccltune.model.topology import Topology
@@ -101,7 +101,7 @@ def command(
             }
         )
     elif output is None:
-        click.echo(text, nl=False)
+        write_exact(text)
     return int(bool(issues))
 
 

@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nccltune.cli.output import hanging, next_step, stderr, stdout
+from nccltune.cli.output import hanging, next_step, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,20 +26,18 @@ _LEAD = {
 
 def show(verdict: "Verdict", study: Path) -> None:
     """The verdict first, then what it rests on."""
-    from rich.markup import escape
-
     from nccltune.measure.trial.judge import never_read, title
 
     out = stdout()
     style = _STYLE.get(verdict.decision, "bold yellow")
-    lead = f"[{style}]{_LEAD[verdict.decision]:<{_INDENT}}[/{style}]"
+    lead = (f"{_LEAD[verdict.decision]:<{_INDENT}}", style)
     hanging(out, lead, _INDENT, f"{title(verdict)}: {verdict.why}")
     hanging(out, f"{_how(verdict):<{_INDENT}}", _INDENT, _measured(verdict))
     unread = never_read(verdict)
     if unread:
         hanging(
             out,
-            "[yellow]not read   [/yellow]",
+            ("not read   ", "yellow"),
             _INDENT,
             f"NCCL's log does not say that it read {' and '.join(unread)}: misspelt, unknown to "
             "this NCCL, not needed in this run, or not handed on to its processes",
@@ -56,8 +54,8 @@ def show(verdict: "Verdict", study: Path) -> None:
     if verdict.decision == "keep":
         for name, value in verdict.settings.items():
             line = f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-            out.print(f"deploy     [bold]{escape(line)}[/bold]", soft_wrap=True)
-    out.print(f"study      {escape(str(study))}", soft_wrap=True)
+            out.print(styled("deploy     ", (line, "bold")), soft_wrap=True)
+    out.print(f"study      {study}", soft_wrap=True)
     if verdict.decision == "keep" and any(verdict.settings.values()):
         next_step("nccltune env --format nccl.conf", study)
     elif verdict.decision == "open":

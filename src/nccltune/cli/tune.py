@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nccltune.cli.context import STUDY, open_sorted, options_from, tune_options
-from nccltune.cli.output import hanging, json_option, next_step, print_json, stdout, working
+from nccltune.cli.output import (
+    hanging,
+    json_option,
+    next_step,
+    print_json,
+    saving,
+    stdout,
+    styled,
+    working,
+)
 
 if TYPE_CHECKING:
     from nccltune.tune.result import RuleEvidence, TunedGroup, Tuning
@@ -52,14 +61,17 @@ def command(study: Path, output: Path | None, as_json: bool, **options: Any) -> 
             options_from(options),
             created=datetime.now(UTC).date().isoformat(),
         )
-    tuning = write(opened, tuning, output)
+    with saving(output) as saved:
+        tuning = write(opened, tuning, output)
     path = output or opened.config_path
     if as_json:
         print_json(tuning)
         return
     show(tuning)
     rules = count(len(tuning.rules), "rule")
-    stdout().print(f"Wrote {path} ({rules}). {left_alone_words(tuning)}", markup=False)
+    # A file that the user named was written, or there was an error.
+    verb = f"Wrote {path}" if saved.done or output is not None else "Not saved"
+    stdout().print(f"{verb} ({rules}). {left_alone_words(tuning)}", markup=False)
     next_step("nccltune report", study)
 
 
@@ -78,7 +90,7 @@ def _show_group(group: "TunedGroup") -> None:
         f"{group.collective.value:<14}{group.scale}, {count(len(group.decisions), 'size')}, "
         f"{count(group.rounds, 'round')}"
     )
-    out.print(f"[bold]{heading}[/bold]")
+    out.print(styled((heading, "bold")))
     lines = [
         (item.rule.min_bytes, item.rule.max_bytes, item.rule.choice.label, rule_words(item))
         for item in group.rules
@@ -88,7 +100,7 @@ def _show_group(group: "TunedGroup") -> None:
     for low, high, choice, words in sorted(lines):
         sizes, style = range_text(low, high, "-", form), "dim" if choice == "default" else ""
         if out.width < _NARROW:
-            out.print(f"  {sizes}  [bold]{choice}[/bold]")
+            out.print(styled(f"  {sizes}  ", (choice, "bold")))
             hanging(out, "    ", 4, words, style)
         else:
             first, _, rest = sizes.partition(" - ")
@@ -100,7 +112,7 @@ def _show_group(group: "TunedGroup") -> None:
             words += item.reason + (
                 f"; runs that decide: {item.decided_by}" if item.decided_by else ""
             )
-            hanging(out, f"[yellow]{'not sure':<11}[/yellow]", 11, words)
+            hanging(out, (f"{'not sure':<11}", "yellow"), 11, words)
 
 
 def rule_words(item: "RuleEvidence") -> str:

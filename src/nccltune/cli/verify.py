@@ -20,7 +20,7 @@ from nccltune.cli.bench_options import (
     under_from,
 )
 from nccltune.cli.context import STUDY, budget_option
-from nccltune.cli.output import json_option, next_step, print_json, stderr, stdout
+from nccltune.cli.output import json_option, next_step, print_json, stderr, stdout, styled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -296,7 +296,7 @@ def _so_far(plan: "ProofPlan") -> "RenderableType":
             rule.choice.label,
             str(item.sizes),
             str(item.rounds),
-            f"{gain} [green]holds[/green]" if item.verdict == "holds" else gain,
+            styled(f"{gain} ", ("holds" if item.verdict == "holds" else "", "green")),
         )
     return table
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nccltune.cli.env import conflicts, deployment
-from nccltune.cli.output import print_json, stderr, stdout
+from nccltune.cli.output import print_json, saving, stderr, stdout, styled
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from nccltune.measure.under import Under
     from nccltune.model.study import Study
     from nccltune.tune.proof.stock import LoggedRun, StockPoint, StockProof, Times
@@ -73,7 +75,8 @@ def verify_program(
         points=points,
         problems=[*elsewhere, *problems_of(*facts, points, hash_)],
     )
-    study.write_json(study.path / "deployed.json", proof)
+    with saving():
+        study.write_json(study.path / "deployed.json", proof)
     if as_json:
         print_json(proof)
     else:
@@ -209,10 +212,10 @@ def _times(path: Path) -> "Times":
     from nccltune.model.collective import Collective
 
     found: dict[tuple[Collective, int], list[float]] = {}
-    options = ReadOptions(study="verify", choice=DEFAULT)
+    options = ReadOptions(study="verify", choice=DEFAULT, started_here=True)
     for reading in read_inputs([Found(path, path.name, False)], options):
         for batch in reading.batches():
-            for sample in batch:
+            for sample in batch.samples:
                 if not sample.in_place:
                     found.setdefault((sample.collective, sample.bytes), []).append(sample.time_us)
     return {key: median(times) for key, times in found.items()}
@@ -276,9 +279,9 @@ def _time(time_us: float | None) -> str:
     return "" if time_us is None else time_text(time_us)
 
 
-def _words(point: "StockPoint") -> str:
+def _words(point: "StockPoint") -> "Text":
     if point.verdict == "as the rule says":
-        return "[green]as the rule says[/green]"
+        return styled(("as the rule says", "green"))
     if point.verdict == "not as the rule says":
-        return f"[red]the rule says {point.rule}[/red]"
-    return f"[red]{point.verdict}[/red]" if point.verdict == "changed" else point.verdict or ""
+        return styled((f"the rule says {point.rule}", "red"))
+    return styled((point.verdict or "", "red" if point.verdict == "changed" else ""))

@@ -90,8 +90,36 @@ def split_shared_memory(nodes: Mapping[str, Values]) -> Found:
     return Found(tuple(sentences), tuple(sorted(lacking)))
 
 
+ASKED = ("gpus", "gpu.driver", "hcas", "node.modules")
+"""Facts that a node's collected files should tell where other nodes' files do."""
+MOST_KNOW = 0.9
+
+
+def nodes_not_read(nodes: Mapping[str, Values]) -> Found:
+    """Nodes whose files tell nothing, or not what those of the other nodes do: a collection that
+    failed or was cut. Of GPUs one other node is enough, of the rest nearly all others."""
+    own = {name: values for name, values in nodes.items() if values.get("node.collected")}
+    if len(own) < 2:
+        return Found(missing=("node.collected",))
+    empty = {name for name, values in own.items() if values.keys() <= {"node.collected"}}
+    lacking: dict[str, list[str]] = defaultdict(list)
+    for fact in ASKED:
+        without = {name for name, values in own.items() if fact not in values} - empty
+        known = len(own) - len(without) - len(empty)
+        if known and (fact == "gpus" or known >= MOST_KNOW * (len(own) - len(empty))):
+            for name in sorted(without):
+                lacking[name].append(fact)
+    by_words: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(empty):
+        by_words["nothing was read of it"].append(name)
+    for name, missing in lacking.items():
+        by_words[f"not known, as it is of others: {', '.join(missing)}"].append(name)
+    return Found(tuple((words, tuple(names)) for words, names in by_words.items()))
+
+
 CODE: Mapping[str, Code] = MappingProxyType(
     {
+        "nodes_not_read": Code(nodes_not_read, ("node.collected", *ASKED)),
         "slow_pairs": Code(slow_pairs, ("tests",)),
         "split_shared_memory": Code(split_shared_memory, ("node.boot_id", "node.shm_device")),
     }

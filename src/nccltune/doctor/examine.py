@@ -63,6 +63,7 @@ def examine(nodes: Mapping[str, Facts], base: RuleBase, source: str) -> Examinat
                 title=node_title(nodes[name]),
                 facts=len(nodes[name]),
                 unread=tuple(nodes[name].unread),
+                unused=tuple(nodes[name].unused),
             )
             for name in order
         ),

@@ -76,19 +76,31 @@ class Fact(msgspec.Struct, frozen=True):
     source: str
 
 
+class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that was given and of which nothing was used, and why."""
+
+    file: str
+    why: str
+
+
 class Facts(Mapping[str, Fact]):
-    """The facts of one node. `unread` says what could not be read, and why."""
+    """The facts of one node. `unread` says what could not be read, and why; `unused` are the files
+    of which no fact was read."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.unread: list[str] = []
+        self.unused: list[UnusedFile] = []
         self._facts: dict[str, Fact] = {}
 
     @classmethod
-    def checked(cls, node: str, facts: dict[str, Fact], unread: list[str]) -> "Facts":
+    def checked(
+        cls, node: str, facts: dict[str, Fact], unread: list[str], unused: list[UnusedFile]
+    ) -> "Facts":
         """Facts that `add` has seen before, in another process."""
         made = cls(node)
         made.unread = unread
+        made.unused = unused
         made._facts = facts
         return made
 

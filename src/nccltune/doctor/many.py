@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from nccltune.doctor.facts import Fact, Facts
+from nccltune.doctor.facts import Fact, Facts, UnusedFile
 
 NODES_PER_PROCESS = 100
 """With fewer a process costs more to start than it saves."""
@@ -19,10 +19,10 @@ _MOST_PROCESSES = 8
 
 class _Part(NamedTuple):
     """What one process read: `values` encoded, each once, and of each node its name, what could
-    not be read, and its facts as (name, number of the value, source)."""
+    not be read or used, and its facts as (name, number of the value, source)."""
 
     values: list[bytes]
-    nodes: list[tuple[str, list[str], list[tuple[str, int, str]]]]
+    nodes: list[tuple[str, list[str], list[UnusedFile], list[tuple[str, int, str]]]]
 
 
 def read_nodes(path: Path) -> dict[str, Facts]:
@@ -83,7 +83,7 @@ def _read_part(path: Path, at: int, of: int) -> _Part:
             (name, numbers.setdefault(encode(fact.value), len(numbers)), fact.source)
             for name, fact in facts.items()
         ]
-        nodes.append((facts.node, facts.unread, listed))
+        nodes.append((facts.node, facts.unread, facts.unused, listed))
     return _Part(list(numbers), nodes)
 
 
@@ -98,7 +98,7 @@ def _joined(parts: Sequence[_Part]) -> dict[str, Facts]:
             if encoded not in values:
                 values[encoded] = decode(encoded)
             numbered.append(values[encoded])
-        for node, unread, listed in part.nodes:
+        for node, unread, unused, listed in part.nodes:
             facts = {name: Fact(numbered[number], source) for name, number, source in listed}
-            found[node] = Facts.checked(node, facts, unread)
+            found[node] = Facts.checked(node, facts, unread, unused)
     return dict(sorted(found.items()))

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+from nccltune.doctor.facts import UnusedFile
 from nccltune.doctor.rule import Of, Severity
 
 SCHEMA_VERSION = 1
@@ -62,12 +63,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A node examined: its name, what it is in words, and what could not be read of it."""
+    """A node examined: its name, what it is in words, what could not be read of it, and the files
+    of which nothing was used."""
 
     name: str
     title: str
     facts: int
     unread: tuple[str, ...] = ()
+    unused: tuple[UnusedFile, ...] = ()
 
 
 class Examination(msgspec.Struct, frozen=True, kw_only=True):

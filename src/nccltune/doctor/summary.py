@@ -5,7 +5,7 @@ import textwrap
 from collections import Counter
 
 from nccltune.doctor.facts import catalogue
-from nccltune.doctor.result import Examination, Judged, Verdict
+from nccltune.doctor.result import Examination, Judged, Verdict, node_names
 from nccltune.doctor.rule import Severity
 from nccltune.model.scale import count
 
@@ -18,7 +18,11 @@ def verdict_words(examined: Examination) -> str:
     if not findings:
         if not examined.of(Verdict.OK):
             return "nothing could be checked"
-        return "nothing found"
+        unused = sum(len(node.unused) for node in examined.nodes)
+        if not unused:
+            return "nothing found"
+        verb = "was" if unused == 1 else "were"
+        return f"nothing found, but {count(unused, 'file')} {verb} not used"
     severities = Counter(judged.severity for judged in findings)
     parts = [count(severities[level], str(level)) for level in Severity if severities[level]]
     return f"{count(len(findings), 'finding')}: {', '.join(parts)}"
@@ -73,6 +77,21 @@ def node_words(examined: Examination) -> str:
     return f"{len(examined.nodes)} nodes: {' · '.join(kinds)}" + (
         f" · {count(more, 'kind')} more" if more > 0 else ""
     )
+
+
+def unused_words(examined: Examination) -> list[str]:
+    """Return a line for each file of which nothing was used, with the reason; files alike of many
+    nodes are one line. These are what nobody may take for examined."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    many = len(examined.nodes) > 1
+    for node in examined.nodes:
+        for one in node.unused:
+            name = one.file.removeprefix(f"{node.name}/") if many else one.file
+            nodes.setdefault((name, one.why.replace(f"{node.name}/", "")), []).append(node.name)
+    return [
+        f"{name}: {why}" + (f" — {node_names(names)}" if many else "")
+        for (name, why), names in nodes.items()
+    ]
 
 
 def what_would_tell(examined: Examination, most: int = 3) -> list[tuple[str, int]]:

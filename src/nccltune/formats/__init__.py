@@ -5,6 +5,12 @@ inputs.py        files, folders and standard input, in order, each with the read
 detect.py        which kind a file is, by its content
 reading.py       what a reading reports: counts, flags, what could not be read
 nccl_tests_*.py  text and JSON of nccl-tests
+prefixes.py      what launchers and log collectors write before a line
+choice_evidence.py   the choice of a table: NCCL's log, command_lines.py, the user, file_names.py
+evidence.py, choices.py  the collective of a table
+rank_bounds.py   how many ranks a table's numbers allow
+process_logs.py  the log lines of each run by process
+yaml_documents.py    YAML in bounded time
 nccl_log.py      what an NCCL log in the same output says
 raw_csv.py       NVIDIA's raw CSV (measurements), both ways
 tuner_csv.py     NVIDIA's tuner CSV (rules), both ways

@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which choice and which collective a file's name tells."""
+"""Which collective a file's name or a program's name gives."""
 
 import re
 from pathlib import PurePath
 
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice, parse_algorithm, parse_protocol
 from nccltune.model.collective import Collective
 
-_CHOICE = re.compile(
-    r"(?<![a-z0-9])(?P<algo>tree|ring|collnet[_-]?direct|collnet[_-]?chain|nvls[_-]?tree|nvls|pat)"
-    r"[-_./+ ]{1,2}(?P<proto>ll128|ll|simple)(?![a-z0-9])"
-)
-_DEFAULT = re.compile(r"(?<![a-z0-9])default(?![a-z0-9])")
 _COLLECTIVES = (
     (re.compile(r"all[-_ ]?reduce"), Collective.ALLREDUCE),
     (re.compile(r"all[-_ ]?gather"), Collective.ALLGATHER),
@@ -25,26 +19,6 @@ _COLLECTIVES = (
     (re.compile(r"gather"), Collective.GATHER),
     (re.compile(r"(?<![a-z])reduce"), Collective.REDUCE),
 )
-
-
-def choice_of_name(name: str) -> AnyChoice | None:
-    """The choice that a file's name tells (`nt_Tree-LL128.txt`, `ring-simple`, `default`).
-
-    Else that of its folder's name, as far as `name` has folders; None where they are silent or
-    name two.
-    """
-    for part in reversed(PurePath(name).parts):
-        found: set[AnyChoice] = {
-            Choice(
-                parse_algorithm(re.sub("[-_]", "", match["algo"])), parse_protocol(match["proto"])
-            )
-            for match in _CHOICE.finditer(part.lower())
-        }
-        if not found and _DEFAULT.search(part.lower()):
-            found = {DEFAULT}
-        if found:
-            return found.pop() if len(found) == 1 else None
-    return None
 
 
 def collective_of_name(name: str) -> Collective | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader is given: the file, what the user told, the report to fill, the rounds."""
+"""What every reader is given: the file, what the user told, the report to fill."""
 
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
@@ -8,10 +8,9 @@ import msgspec
 
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
+from nccltune.formats.runs import Batch
 from nccltune.model.choice import AnyChoice
 from nccltune.model.collective import Collective
-from nccltune.model.sample import Sample
 
 Progress = Callable[[int], None]
 
@@ -19,8 +18,10 @@ Progress = Callable[[int], None]
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user told about the inputs; None leaves it to what they say themselves.
 
-    `choice` and `collective` apply to every table. `per_iteration` makes a sample of each iteration
-    that an nccl-tests JSON holds, instead of one with their mean.
+    `choice` and `collective` apply to every table. `started_here` says that we started the program
+    ourselves: then `choice` is what was asked for, and no other evidence is compared with it.
+    `per_iteration` makes a sample of each iteration that an nccl-tests JSON holds, instead of one
+    with their mean.
     """
 
     study: str
@@ -29,21 +30,23 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int | None = None
     ranks: int | None = None
     per_iteration: bool = False
+    started_here: bool = False
 
 
 class Context(msgspec.Struct, kw_only=True):
     """One file being read.
 
     `name` is the file's name below the folder that was named (its evidence for choice and
-    collective), `logs` the NCCL logs read from files of their own, by (host, process id).
+    collective), `logs` the NCCL logs read from files of their own, by (host, process id),
+    `modified` the time of the file in seconds since 1970.
     """
 
     name: str
     options: ReadOptions
     report: FileReport
-    rounds: RoundCounter
     logs: dict[tuple[str, int], NcclLog] = {}
     progress: Progress | None = None
+    modified: float | None = None
 
 
 class Reader(Protocol):
@@ -53,6 +56,6 @@ class Reader(Protocol):
     InputError. The file is at its start and can be sought.
     """
 
-    def __call__(self, file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+    def __call__(self, file: BinaryIO, context: Context) -> Iterator[Batch]:
         """Batches of samples."""
         ...

@@ -8,6 +8,7 @@ import msgspec
 from nccltune.formats.lines import check_text, encoding_of
 from nccltune.formats.nccl_log import find_log_line
 from nccltune.formats.nvidia_smi_topo import looks_like_matrix
+from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.raw_csv import header_of
 from nccltune.formats.reading import FileKind
 from nccltune.model.choice import ALGORITHMS, PROTOCOLS
@@ -22,13 +23,14 @@ _RULE = re.compile(
 )
 _NCCL_TESTS = re.compile(
     r"# (?:nThread \d|nccl-tests version|Collective test starting|Out of bounds values|Avg bus)"
-    r"|#\s+size\s+count\s+type\s"
+    r"|(?:#|^|\s)\s*size\s+count\s+type\s"
 )
 # NCCL writes no XML header; RCCL's and hand-made files have one, or comments.
 _XML = re.compile(
     r"\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*<(?P<root>system|graphs)[\s>/]", re.S
 )
-_ROW = re.compile(r"(?:\[[^\]]*\]|\d+:|\S+<std\w+>:)?\s*\d+\s+\d+\s+[a-z]\w+(?:\s+\S+){5,}\s*$")
+_ROW_WIDTH = 4096
+_ROW = re.compile(r"\s*\d{1,20}\s+\d{1,20}\s+[a-z]\w{1,15}(?:\s+\S{1,32}){5,}\s*$")
 
 
 def kind_of(head: bytes) -> FileKind:
@@ -52,7 +54,7 @@ def kind_of(head: bytes) -> FileKind:
         return FileKind.NCCL_TESTS_TEXT
     if any("# nccltune:" in line for line in lines) or _RULE.match(content):
         return FileKind.TUNER_CSV
-    if any(_ROW.match(line) for line in lines):
+    if any(_ROW.match(strip_prefix(line[:_ROW_WIDTH])[1]) for line in lines):
         return FileKind.NCCL_TESTS_TEXT
     if any(find_log_line(line) for line in lines):
         return FileKind.NCCL_LOG
@@ -62,7 +64,7 @@ def kind_of(head: bytes) -> FileKind:
 def _json_kind(content: str, text: str) -> FileKind:
     try:
         first = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         first = None
     if isinstance(first, dict) and len(_SAMPLE_KEYS & first.keys()) >= 3:
         return FileKind.SAMPLES

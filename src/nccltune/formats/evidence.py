@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which collective a table times and which choice it was made with: who says so, in which order."""
+"""Which collective a table times: by the user, the program, the columns, the log or a name."""
 
 from typing import NamedTuple
 
-from nccltune.formats.choices import choice_of_name, collective_of_name
+from nccltune.formats.choices import collective_of_name
 from nccltune.formats.context import ReadOptions
-from nccltune.formats.nccl_log import NcclLog, Ran, forced
+from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_layout import DTYPE_BYTES
-from nccltune.formats.reading import FileReport, FlagKind
-from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.collective import Collective
 
 _PER_RANK_COUNT = frozenset(
@@ -104,93 +102,18 @@ def _narrowed(
 ) -> set[Collective]:
     """Those of `possible` whose bus bandwidth is `factor` times the algorithm bandwidth; all of
     them where none is, which is flagged as a mismatch later."""
-    if factor is None or ranks is None or ranks < 2:
+    if factor is None or ranks == 1:
         return possible
-    fitting = {item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor}
+    if ranks is None:
+        # Of 2 ranks or more: from half of the factor's limit up to all of it.
+        many = 1 << 20
+        fitting = {
+            item
+            for item in possible
+            if 0.98 * item.bus_factor(2) <= factor <= 1.02 * item.bus_factor(many)
+        }
+    else:
+        fitting = {
+            item for item in possible if abs(factor - item.bus_factor(ranks)) < 0.02 * factor
+        }
     return fitting or possible
-
-
-class Label(NamedTuple):
-    """The choice a table was made with; None: only partly forced, so each row needs the log."""
-
-    choice: AnyChoice | None
-    said_by: str
-
-
-def find_label(
-    collective: Collective,
-    log: NcclLog,
-    options: ReadOptions,
-    name: str,
-    report: FileReport,
-    line: int,
-) -> Label:
-    """The choice, in this order: what the user told, `NCCL_ALGO` and `NCCL_PROTO` as the log (or
-    the environment in a JSON) has them, the file's name, and else the default, which is said."""
-    if options.choice is not None:
-        return Label(options.choice, "--choice")
-    limits = forced(log.algorithms, log.protocols, collective)
-    named = choice_of_name(name)
-    if limits.choice is not None:
-        return Label(limits.choice, "NCCL_ALGO and NCCL_PROTO")
-    if limits.partly and (named is None or named == DEFAULT):
-        return Label(None, "NCCL_ALGO or NCCL_PROTO")
-    if limits.restricted:
-        report.flag(FlagKind.CHOICE_RESTRICTED, _restricted(log), line)
-    if named is not None:
-        return Label(named, "the file's name")
-    if log.tuner is not None:
-        report.flag(
-            FlagKind.TUNER_LOADED,
-            f"the tuner plugin {log.tuner!r} was loaded: what is called default here is what it"
-            " decided (say --choice tuned if that is meant)",
-            line,
-        )
-    elif not log.would_tell:
-        report.flag(
-            FlagKind.CHOICE_ASSUMED,
-            "nothing says which choice it was made with: taken as the default (else say --choice)",
-            line,
-        )
-    return Label(DEFAULT, "the NCCL log" if log.would_tell else "nothing")
-
-
-def label_of_row(
-    label: AnyChoice | None, ran: Ran | None, report: FileReport, line: int
-) -> tuple[AnyChoice | None, Choice | None]:
-    """The choice of one row, and what ran as far as it can be named.
-
-    `label` is the table's (None: forced in part), `ran` what the log says for the row. A forced
-    choice that did not run is named by what ran; channels are only told, not compared, because
-    NCCL uses fewer for small messages. None where nothing tells what ran.
-    """
-    forced_one = isinstance(label, Choice)
-    if isinstance(ran, str):
-        report.flag(
-            FlagKind.TUNER_BYPASSED,
-            f"a {ran} ran, which NCCL chooses without algorithm, protocol or tuner",
-            line,
-        )
-        return (DEFAULT if label is None or forced_one else label), None
-    if ran is None:
-        return label, None
-    plain = ran.without_channels()
-    if label is None:
-        return plain, ran
-    if isinstance(label, Choice) and label.without_channels() != plain:
-        report.flag(
-            FlagKind.CHOICE_OVERRIDDEN,
-            f"{label.label} was asked for, but the log says {plain.label} ran: named by what ran",
-            line,
-        )
-        return plain, ran
-    return label, ran
-
-
-def _restricted(log: NcclLog) -> str:
-    said = [
-        f"{name}={value}"
-        for name, value in (("NCCL_ALGO", log.algorithms), ("NCCL_PROTO", log.protocols))
-        if value is not None
-    ]
-    return f"{' and '.join(said)}: the default could not choose freely"

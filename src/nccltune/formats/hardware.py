@@ -8,23 +8,23 @@ from typing import BinaryIO
 from nccltune.formats.context import Context
 from nccltune.formats.nvidia_smi_topo import looks_like_matrix, read_matrix, smi_topology
 from nccltune.formats.reading import FileKind
+from nccltune.formats.runs import Batch
 from nccltune.formats.topology_xml import read_topology
 from nccltune.formats.xml_tree import MAX_BYTES
-from nccltune.model.sample import Sample
 
 XML_NAME, MATRIX_NAME = "topology.xml", "topo.txt"
 _HOST_HASH = re.compile(rb"\s+host_hash=\"[^\"]*\"")
 
 
-def read_hardware(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
-    """No samples; raises InputError, with the line, where it is no topology."""
+def read_hardware(file: BinaryIO, context: Context) -> Iterator[Batch]:
+    """Give no samples; raises InputError, with the line, where it is no topology."""
     data = file.read(MAX_BYTES + 1)
     context.report.kind = FileKind.TOPOLOGY
     if is_matrix(data):
         smi_topology(read_matrix(data, context.name))
     else:
         read_topology(data, context.name)
-    yield []
+    yield from ()
 
 
 def is_matrix(data: bytes) -> bool:

@@ -1,26 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import files into a study: each file's samples once and whole, whatever interrupts."""
+"""Import files into a study: every run once, runs of one platform, all of it or nothing."""
 
-import hashlib
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import contextlib
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from nccltune.formats.context import ReadOptions
 from nccltune.formats.hardware import kept
+from nccltune.formats.import_platforms import File, StudyPart, by_platform, studies_beside
+from nccltune.formats.import_spool import Resolved, Spool
+from nccltune.formats.import_writer import StudyWriter, take_back_interrupted
 from nccltune.formats.inputs import Found, Reading, read_inputs
+from nccltune.formats.known_runs import KnownRuns, next_rounds, normal_text_id
+from nccltune.formats.platform_facts import common
 from nccltune.formats.reading import FileKind, FileReport, FlagKind, ImportRecord
-from nccltune.formats.rounds import RoundCounter
+from nccltune.formats.run_times import (
+    FileRuns,
+    RunTime,
+    rounds_by_order,
+    run_times,
+    stated_rounds,
+)
+from nccltune.formats.runs import RunFound, RunKey, RunRecord
 from nccltune.model.choice import choice_label
 from nccltune.model.platform import Platform
-from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 
-_SPOOL_BYTES = 32 << 20
+_TIMED = frozenset({FileKind.NCCL_TESTS_TEXT, FileKind.NCCL_TESTS_JSON})
+"""Kinds of files that one run wrote from its start to its end."""
 
 
 class Outcome(StrEnum):
@@ -28,28 +38,32 @@ class Outcome(StrEnum):
 
     IMPORTED = "imported"
     ALREADY = "already imported"
+    DUPLICATE = "holds runs imported before"
     REFUSED = "not read"
     EMPTY = "nothing to import"
 
 
 class FileOutcome(msgspec.Struct):
-    """A file and what became of it.
-
-    `resumed` counts its samples that an interrupted import had left in the study.
-    """
+    """A file and what became of it. `studies` are those that its runs went to."""
 
     outcome: Outcome
     report: FileReport
-    resumed: int = 0
+    studies: list[str] = []
 
 
 class Imported(msgspec.Struct):
-    """Everything an import did. `samples` were added; `platform` was written where not None."""
+    """Everything an import did.
+
+    `samples` were added; `platform` was written where not None; `studies` are the folders written,
+    several after a split; `taken_back` are samples of an interrupted import that were removed.
+    """
 
     study: str
     files: list[FileOutcome]
     samples: int = 0
     platform: Platform | None = None
+    studies: list[str] = []
+    taken_back: int = 0
 
 
 def describe_options(options: ReadOptions) -> str:
@@ -71,95 +85,244 @@ def import_files(
     *,
     at: str | None = None,
     platform_name: str | None = None,
+    in_rounds: bool = False,
+    split: bool = False,
     progress: Callable[[FileReport | None, int], None] | None = None,
 ) -> Imported:
     """Read `found` into the study at `path`, which is made when there is something to put in.
 
-    A file's samples are appended when it was read to its end, then its line in `imports.jsonl`; a
-    file that is there already with the same options is skipped. If that was interrupted in between,
-    the next import of the file goes on behind the samples it left. `progress` hears the file at
-    hand (None before the first) and the bytes read of it. Raises StudyError where the study cannot
-    be read or written.
+    All files are read first; then all is written, or nothing. A run that the study holds, in
+    whatever file, is not written again. With `in_rounds` the user states that the k-th runs of all
+    choices ran close together. With `split` runs of other platforms go to studies beside `path`;
+    else they are an InputError. `progress` is given the file at hand (None before the first) and
+    the bytes read of it. Raises StudyError where a study cannot be read or written.
     """
     study = Study(path)
+    taken_back = take_back_interrupted(study)
     told = describe_options(options)
-    done = _done(study)
-    rounds = RoundCounter()
-    leftovers = _seed(study, rounds, set(done))
-    result = Imported(study=study.name, files=[])
+    result = Imported(study=study.name, files=[], taken_back=taken_back)
+    spool_folder = _existing(path)
+    with Spool(spool_folder, options.study) as spool:
+        homes = [study, *(studies_beside(path) if split else ())]
+        files = _read_all(homes, found, options, told, spool_folder, spool, progress, result)
+        _leave_out_known(homes, files)
+        parts = by_platform(study, files, split=split)
+        with contextlib.ExitStack() as stack:
+            for part in parts:
+                writer = stack.enter_context(
+                    StudyWriter(part.path, (file.report.file_hash for file in part.files))
+                )
+                _write(writer, part, spool, told, at, platform_name, in_rounds, result)
+    return result
+
+
+def _read_all(
+    homes: list[Study],
+    found: list[Found],
+    options: ReadOptions,
+    told: str,
+    spool_folder: Path,
+    spool: Spool,
+    progress: Callable[[FileReport | None, int], None] | None,
+    result: Imported,
+) -> list[File]:
+    """Read every file to its end; those that hold something new, in order."""
+    done = _done(homes)
     current: list[FileReport | None] = [None]
+    files = []
 
     def heard(count: int) -> None:
         if progress is not None:
             progress(current[0], count)
 
-    spool = _existing(path)
-    for reading in read_inputs(found, options, rounds, progress=heard, spool=spool):
+    for reading in read_inputs(found, options, progress=heard, spool=spool_folder):
         report = current[0] = reading.report
-        before = done.get(report.file_hash, set())
+        outcome = FileOutcome(Outcome.REFUSED, report)
+        result.files.append(outcome)
+        before = done.get(report.file_hash, [])
         if report.error is not None:
-            result.files.append(FileOutcome(Outcome.REFUSED, report))
-        elif told in before:
-            result.files.append(FileOutcome(Outcome.ALREADY, report))
-        else:
-            if before:
-                report.flag(
-                    FlagKind.NOTE,
-                    "it was imported before with other options: both readings are in the study now",
-                )
-            _take(study, reading, spool, told, at, leftovers, result)
-            done.setdefault(report.file_hash, set()).add(told)
-    result.platform = _write_platform(study, result.files, platform_name)
-    return result
+            continue
+        if any(options_before == told or counts for options_before, counts in before):
+            outcome.outcome = Outcome.ALREADY
+            continue
+        file = _read(reading, spool)
+        if report.error is not None:
+            continue
+        whole = report.samples or report.kind is FileKind.TOPOLOGY
+        outcome.outcome = Outcome.IMPORTED if whole else Outcome.EMPTY
+        file.outcome = outcome
+        files.append(file)
+        if whole:
+            done.setdefault(report.file_hash, []).append((told, False))
+    return files
 
 
-def _take(
-    study: Study,
-    reading: Reading,
-    spool: Path,
+def _counts(record: ImportRecord) -> bool:
+    """Whether a file of nccltune 0.1, whose runs are not on record, must not be read again: it was
+    read with other options, and its samples are compared already."""
+    return record.runs is None and record.samples > 0 and "scale_unknown" not in record.flags
+
+
+def _read(reading: Reading, spool: Spool) -> File:
+    """Read one file to its end; its samples are in the spool."""
+    report, item = reading.report, reading.found
+    runs: dict[RunFound, None] = {}
+    for batch in reading.batches():
+        runs[batch.run] = None
+        spool.add(batch)
+    file = File(report, list(runs), item.path)
+    if report.error is not None:
+        return file
+    if report.kind in _TIMED:
+        file.modified = item.modified
+    if report.kind is FileKind.TOPOLOGY:
+        file.topology = reading.content()
+    text = ""
+    for number, run in enumerate(file.runs):
+        if not (run.process or run.telling):
+            text = text or normal_text_id(reading.content())
+        run.name(f"{text} {number}")
+    return file
+
+
+def _leave_out_known(homes: list[Study], files: list[File]) -> None:
+    """Leave out runs that a study holds, or that an earlier file of this import brings."""
+    known = KnownRuns()
+    bring_samples = any(file.report.kind is FileKind.SAMPLES for file in files)
+    for study in homes:
+        known.add_records(study.imports(ImportRecord))
+        if bring_samples and study.samples_path.is_file():
+            known.add_samples(study.samples(), study.name)
+    for file in files:
+        name, new = file.report.name, []
+        for run in file.runs:
+            again = known.find(run)
+            if again is None or not again.whole:
+                new.append(run)
+                file.skip[run] = again.skip if again is not None else 0
+            if again is not None:
+                _flag_again(file, run, again.file, again.choice, again.whole)
+            known.add(run, name)
+        if file.runs and not new:
+            file.outcome.outcome = Outcome.DUPLICATE
+        file.runs = new
+    files[:] = [file for file in files if file.outcome.outcome is not Outcome.DUPLICATE]
+
+
+def _flag_again(file: File, run: RunFound, twin: str, choice: str | None, whole: bool) -> None:
+    if choice is not None:
+        sentence = (
+            f"the same run as in {twin}, where it is {choice} and here {run.choice}: a run has one"
+            " choice; it is kept as it was imported first"
+        )
+    elif whole:
+        sentence = f"the same run as in {twin}: not imported again"
+    else:
+        sentence = f"goes on with the run in {twin}: only its further rows are imported"
+    file.report.flag(FlagKind.DUPLICATE, sentence, doubtful=choice is not None)
+
+
+def _write(
+    writer: StudyWriter,
+    part: StudyPart,
+    spool: Spool,
     told: str,
     at: str | None,
-    leftovers: "dict[str, _Leftover]",
+    platform_name: str | None,
+    in_rounds: bool,
     result: Imported,
 ) -> None:
-    """Read one file to its end and only then write."""
-    report = reading.report
-    with tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(spool)) as kept:
-        encoder = msgspec.json.Encoder()
-        for batch in reading.batches():
-            kept.write(encoder.encode_lines(batch))
-        if report.error is not None:
-            result.files.append(FileOutcome(Outcome.REFUSED, report))
-            return
-        kept.seek(0)
-        leftover = leftovers.pop(report.file_hash, None)
-        resumed = leftover.length_in(kept) if leftover is not None else 0
-        if leftover is not None and not resumed:
-            report.flag(
-                FlagKind.NOTE,
-                f"{leftover.count} samples of an interrupted import with other options are in the"
-                " study, too",
+    study = writer.study
+    become, times = _resolve(study, part, in_rounds)
+    writer.add_samples(chunk for run, item in become.items() for chunk in spool.lines(run, item))
+    for file in part.files:
+        if file.topology is not None:
+            _keep_topology(writer, file.topology, file.report)
+    platform = _platform(study, part, platform_name)
+    if platform is not None:
+        writer.write_new(study.platform_path, _json(platform))
+        result.platform = result.platform or platform
+    records = []
+    for file in part.files:
+        runs = [_record(run, become[run], times.get(run), file) for run in part.of(file)]
+        records.append(ImportRecord.of(file.report, told, at, runs))
+        result.samples += records[-1].samples
+        file.outcome.studies.append(str(study.path))
+    writer.finish(records)
+    result.studies.append(str(study.path))
+
+
+def _resolve(
+    study: Study, part: StudyPart, in_rounds: bool
+) -> tuple[dict[RunFound, Resolved], dict[RunFound, RunTime]]:
+    """What the runs become in this study: their ids, times and rounds."""
+    before = [run for record in study.imports(ImportRecord) for run in record.runs or ()]
+    timed = [
+        FileRuns(file.report.name, part.of(file), file.modified)
+        for file in part.files
+        if file.report.kind in _TIMED
+    ]
+    times = run_times(timed, before)
+    by_order = {
+        run: number
+        for item in timed
+        if not in_rounds and all(times[run].at is None for run in item.runs)
+        for run, number in zip(item.runs, rounds_by_order(item.runs) or (), strict=False)
+    }
+    shifted = [run for file in part.files for run in part.of(file) if run.in_rounds]
+    following: dict[RunKey, int] = {}
+    free = 0
+    if (in_rounds or by_order or shifted) and study.samples_path.is_file():
+        following, free = next_rounds(study.samples())
+    stated: dict[RunFound, int] = {}
+    if in_rounds:
+        stated = stated_rounds((run for item in timed for run in item.runs), following)
+    for item in timed:
+        mine = [run for run in item.runs if run in by_order]
+        stated.update((run, free + by_order[run]) for run in mine)
+        free += 1 + max((by_order[run] for run in mine), default=-1)
+    become = {}
+    for file in part.files:
+        for run in part.of(file):
+            time = times.get(run, RunTime())
+            become[run] = Resolved(
+                study=study.name,
+                process=run.process,
+                skip=file.skip.get(run, 0),
+                at=time.text,
+                round=stated.get(run),
+                shift=free if run.in_rounds else 0,
+                keep_times=run.source is None or time.clock == "local" or run.stamps.local is None,
             )
-        Study.create(study.path)
-        if report.samples > resumed:
-            kept.seek(0)
-            lines = (msgspec.Raw(line) for line in _lines(kept, skip=resumed))
-            result.samples += study.append_lines(study.samples_path, lines)
-        if report.kind is FileKind.TOPOLOGY:
-            _keep_topology(study, reading.content(), report)
-        record = ImportRecord.of(report, told, at)
-        study.append_lines(study.imports_path, [record])
-    whole = report.samples or report.kind is FileKind.TOPOLOGY
-    outcome = Outcome.IMPORTED if whole else Outcome.EMPTY
-    result.files.append(FileOutcome(outcome, report, resumed))
+    return become, times
 
 
-def _keep_topology(study: Study, data: bytes, report: FileReport) -> None:
+def _record(run: RunFound, become: Resolved, time: RunTime | None, file: File) -> RunRecord:
+    return RunRecord(
+        process=run.process,
+        samples=run.samples - become.skip,
+        prints=run.prints if run.telling else "",
+        pids=run.pids,
+        rows=run.rows,
+        collective=run.collective,
+        nodes=run.nodes,
+        ranks=run.ranks,
+        choices=run.choices,
+        facts=run.facts,
+        at=become.at,
+        clock=time.clock if time is not None else None,
+        modified=file.modified,
+        seconds=file.seconds if file.modified is not None else 0.0,
+    )
+
+
+def _keep_topology(writer: StudyWriter, data: bytes, report: FileReport) -> None:
     """Keep a node's hardware in the study, which holds one."""
     name, content = kept(data)
+    study = writer.study
     before = study.topology_path
     if before is None:
-        study.write_text(study.path / name, content.decode("utf-8", errors="replace"))
+        writer.write_new(study.path / name, content.decode("utf-8", errors="replace"))
     elif before.read_bytes() != content:
         report.flag(
             FlagKind.NOTE,
@@ -167,66 +330,15 @@ def _keep_topology(study: Study, data: bytes, report: FileReport) -> None:
         )
 
 
-def _lines(file: IO[bytes], skip: int) -> Iterator[bytes]:
-    for number, line in enumerate(file):
-        if number >= skip:
-            yield line.removesuffix(b"\n")
-
-
-def _done(study: Study) -> dict[str, set[str]]:
-    """Options by file hash of what was imported so far."""
-    done: dict[str, set[str]] = {}
-    for record in study.imports(ImportRecord):
-        done.setdefault(record.file_hash, set()).add(record.options)
+def _done(homes: list[Study]) -> dict[str, list[tuple[str, bool]]]:
+    """Files imported so far, by hash: the options, and whether it must not be read with others."""
+    done: dict[str, list[tuple[str, bool]]] = {}
+    for study in homes:
+        for record in study.imports(ImportRecord):
+            # A file without samples is read again: its name may be evidence now.
+            if record.samples or record.kind is FileKind.TOPOLOGY:
+                done.setdefault(record.file_hash, []).append((record.options, _counts(record)))
     return done
-
-
-class _Leftover:
-    """Samples of a file without a line in `imports.jsonl`: its import was interrupted."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._digest = hashlib.sha256()
-        self._encoder = msgspec.json.Encoder()
-
-    def add(self, sample: Sample) -> None:
-        """One more."""
-        self.count += 1
-        self._digest.update(self._plain(sample))
-
-    def length_in(self, kept: IO[bytes]) -> int:
-        """How many samples at the start of `kept` are these; 0 where they are not."""
-        digest = hashlib.sha256()
-        decoder = msgspec.json.Decoder(Sample)
-        count = 0
-        for line in kept:
-            if count == self.count:
-                break
-            digest.update(self._plain(decoder.decode(line)))
-            count += 1
-        return count if count == self.count and digest.digest() == self._digest.digest() else 0
-
-    def _plain(self, sample: Sample) -> bytes:
-        # Rounds depend on what else was imported in between.
-        return self._encoder.encode(msgspec.structs.replace(sample, round=0))
-
-
-def _seed(study: Study, rounds: RoundCounter, done: set[str]) -> dict[str, _Leftover]:
-    """Count rounds on from the samples there are; gather what an interrupted import left."""
-    leftovers: dict[str, _Leftover] = {}
-    if not study.samples_path.is_file():
-        return leftovers
-
-    def whole(samples: Iterable[Sample]) -> Iterator[Sample]:
-        for sample in samples:
-            file_hash = sample.source.file_hash
-            if file_hash is None or file_hash in done:
-                yield sample
-            else:
-                leftovers.setdefault(file_hash, _Leftover()).add(sample)
-
-    rounds.seed(whole(study.samples()))
-    return leftovers
 
 
 def _existing(path: Path) -> Path:
@@ -237,48 +349,31 @@ def _existing(path: Path) -> Path:
     return folder
 
 
-def _write_platform(
-    study: Study, files: list[FileOutcome], platform_name: str | None
-) -> Platform | None:
-    """Write what the files tell of the platform, if nothing did so before."""
-    reports = [
-        item.report
-        for item in files
-        if item.outcome is Outcome.IMPORTED and item.report.kind is not FileKind.TOPOLOGY
-    ]
-    if study.platform_path.is_file() or not reports:
+def _platform(study: Study, part: StudyPart, platform_name: str | None) -> Platform | None:
+    """Return what the runs show of the platform; None where the study has it, or they do not."""
+    runs = [run for file in part.files for run in part.of(file)]
+    if study.platform_path.is_file() or not runs:
         return None
-    known = {
-        field: [value for report in reports if (value := getattr(report, field)) is not None]
-        for field in ("gpu", "gpus", "nodes", "network", "nccl_version")
-    }
-    if not any(known.values()) and platform_name is None:
-        return None
+    facts = [run.facts for run in runs]
     settings: dict[str, str] = {}
-    for report in reports:
-        settings.update(report.settings)
-    # A sweep sets these from run to run; they are no trait of the platform.
-    for name in ("NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"):
+    for item in facts:
+        settings.update(item.settings)
+    for name in ("NCCL_ALGO", "NCCL_PROTO"):
         settings.pop(name, None)
-    platform = Platform(
+    known = Platform(
         name=platform_name or study.name,
-        gpu=_only(known["gpu"]),
-        gpus=max(known["gpus"], default=None),
-        nodes=max(known["nodes"], default=None),
-        emulated_nodes=any(report.emulated_nodes for report in reports),
-        network=_only(known["network"]),
-        nccl_version=_only(known["nccl_version"]),
+        gpu=common(item.gpu for item in facts if item.gpu is not None),
+        gpus=max((run.ranks for run in runs if run.ranks is not None), default=None),
+        nodes=max((run.nodes for run in runs if run.nodes is not None), default=None),
+        emulated_nodes=any(item.emulated for item in facts),
+        network=common(item.network for item in facts if item.network is not None),
+        nccl_version=common(item.nccl for item in facts if item.nccl is not None),
+        replay=common(item.replay for item in facts if item.replay is not None),
         settings=settings,
-        notes=[
-            f"the files imported name several: {', '.join(sorted(map(str, set(values))))}"
-            for field, values in known.items()
-            if field in ("gpu", "network", "nccl_version") and len(set(values)) > 1
-        ],
     )
-    study.write_json(study.platform_path, platform)
-    return platform
+    fields = (known.gpu, known.gpus, known.nodes, known.network, known.nccl_version)
+    return known if platform_name is not None or any(fields) else None
 
 
-def _only(values: list[str]) -> str | None:
-    """The value if all agree."""
-    return values[0] if len(set(values)) == 1 else None
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value)).decode() + "\n"

@@ -3,6 +3,7 @@
 
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -20,10 +21,9 @@ from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_log, read_text
 from nccltune.formats.raw_csv import read_raw_csv
 from nccltune.formats.reading import FileKind, FileReport, FlagKind
-from nccltune.formats.rounds import RoundCounter
+from nccltune.formats.runs import Batch
 from nccltune.formats.samples_jsonl import read_samples
 from nccltune.model.errors import InputError
-from nccltune.model.sample import Sample
 
 READERS: dict[FileKind, Reader] = {
     FileKind.NCCL_TESTS_TEXT: read_text,
@@ -57,14 +57,31 @@ class Found(NamedTuple):
         except OSError:
             return 0
 
+    @property
+    def modified(self) -> float | None:
+        """When a regular file was written last, in seconds since 1970; None for other inputs."""
+        if self.path is None:
+            return None
+        try:
+            info = self.path.stat()
+        except OSError:
+            return None
+        return info.st_mtime if stat.S_ISREG(info.st_mode) else None
+
 
 class Reading:
     """One file being read: consume `batches` once, then look at `report`."""
 
     def __init__(
-        self, report: FileReport, reader: Reader | None, file: BinaryIO | None, context: Context
+        self,
+        report: FileReport,
+        reader: Reader | None,
+        file: BinaryIO | None,
+        context: Context,
+        found: Found | None = None,
     ) -> None:
         self.report = report
+        self.found = found or Found(None, report.name, report.asked)
         self._reader = reader
         self._file = file
         self._context = context
@@ -75,7 +92,7 @@ class Reading:
         self._file.seek(0)
         return self._file.read()
 
-    def batches(self) -> Iterator[list[Sample]]:
+    def batches(self) -> Iterator[Batch]:
         """The samples in batches of bounded size. A file that turns out wrong as a whole ends early
         with `report.error`; what it gave before must not be used then."""
         if self._reader is None or self._file is None:
@@ -137,12 +154,20 @@ def find_inputs(inputs: Iterable[str | Path], *, leave_out: Path | None = None) 
 def _files(folder: Path) -> Iterator[Found]:
     above = folder.resolve().parent
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
+        folders[:] = sorted((name for name in folders if name[:1] != "."), key=_natural)
+        for name in sorted(files, key=_natural):
             path = Path(root, name)
             if not name.startswith(".") and path.is_file():
                 shown = path.resolve().relative_to(above) if _below(path, above) else Path(name)
                 yield Found(path, str(shown), False)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `run-2` before `run-10`."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.split(r"([0-9]{1,18})", name)
+    ]
 
 
 def _below(path: Path, folder: Path) -> bool:
@@ -152,18 +177,16 @@ def _below(path: Path, folder: Path) -> bool:
 def read_inputs(
     inputs: Iterable[Found],
     options: ReadOptions,
-    rounds: RoundCounter | None = None,
     *,
     progress: Progress | None = None,
     spool: Path | None = None,
 ) -> Iterator[Reading]:
     """Read files one after the other; each `Reading` is good until the next is asked for.
 
-    `rounds` counts repeats on from what a study holds. `progress` hears the bytes read of the file
-    at hand. What cannot be read twice (standard input, pipes) is kept in a file in `spool`.
+    `progress` is given the bytes read of the file at hand. What cannot be read twice (standard
+    input, pipes) is kept in a file in `spool`.
     """
     found = list(inputs)
-    counter = rounds if rounds is not None else RoundCounter()
     logs = _logs(found)
     for item in found:
         report = FileReport(name=item.name, asked=item.asked)
@@ -171,17 +194,17 @@ def read_inputs(
             name=item.name,
             options=options,
             report=report,
-            rounds=counter,
             logs=logs,
             progress=progress,
+            modified=item.modified,
         )
         try:
             with _opened(item, spool) as file:
                 reader = _prepare(file, report)
-                yield Reading(report, reader, file, context)
+                yield Reading(report, reader, file, context, item)
         except OSError as error:
             report.refuse(f"cannot be read: {error.strerror}")
-            yield Reading(report, None, None, context)
+            yield Reading(report, None, None, context, item)
 
 
 def _prepare(file: BinaryIO, report: FileReport) -> Reader | None:

@@ -12,6 +12,8 @@ MAX_ITEM_BYTES = 32 << 20
 """A larger member or element is skipped and given as None."""
 _SHALLOW = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],]', re.DOTALL)
 _DEEP = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
+# The rest of a string, as far as it is there: never goes back, so that it takes time once.
+_STRING_PART = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _KEY = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
 
 
@@ -52,9 +54,17 @@ class JsonStream:
 
     def __iter__(self) -> Iterator[Item]:
         at = 0
+        string_at: int | None = None
         while not self.complete and self._more():
-            if len(self._buffer) - at > MAX_ITEM_BYTES:
-                return  # one string without an end
+            if string_at is not None:
+                # A string that did not end goes on where the last look at it stopped.
+                part = _STRING_PART.match(self._buffer, string_at)
+                string_at = part.end() if part is not None else string_at
+                if self._buffer[string_at : string_at + 1] != b'"':
+                    if len(self._buffer) - at > MAX_ITEM_BYTES:
+                        return  # one string without an end
+                    continue
+                at, string_at = string_at + 1, None
             at -= self._trim(at)
             while not self.complete:
                 pattern = _SHALLOW if self._depth <= self._item_depth else _DEEP
@@ -65,6 +75,8 @@ class JsonStream:
                 token = match.group()
                 if token == b'"':
                     at = match.start()  # the rest of this string is still to come
+                    part = _STRING_PART.match(self._buffer, at + 1)
+                    string_at = part.end() if part is not None else at + 1
                     break
                 at = match.end()
                 yield from self._token(token, match.start(), at)

@@ -11,6 +11,8 @@ MAX_LINE_BYTES = 1 << 20
 """A longer line is counted as unreadable and never held whole."""
 CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
+_FOREIGN = 16
+"""Bytes that are not UTF-8: fewer say nothing about what a file is."""
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
@@ -18,6 +20,7 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"PK\x03\x04", "zip"),
 )
+_BINARY_MAGIC = (b"\x7fELF", b"\x89PNG", b"%PDF-", b"GIF8", b"\xff\xd8\xff", b"\xca\xfe\xba\xbe")
 # Control characters that text does hold: tab, newline, return, form feed, backspace, escape.
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
@@ -49,7 +52,10 @@ def check_text(head: bytes) -> None:
             hint="convert it: iconv -f UTF-16LE -t UTF-8",
         )
     controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in sample)
-    if controls * 10 > len(sample):
+    # Text of another encoding has a few bytes that are not UTF-8, a binary file a fifth or more.
+    foreign = sample.decode(errors="replace").count("\ufffd")
+    is_foreign = foreign >= _FOREIGN and (controls + foreign) * 5 > len(sample)
+    if sample.startswith(_BINARY_MAGIC) or is_foreign or controls * 10 > len(sample):
         raise InputError("is a binary file", hint="name text, JSON or CSV files")
 
 

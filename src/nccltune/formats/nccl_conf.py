@@ -11,6 +11,8 @@ from pathlib import Path
 
 from nccltune.model.errors import InputError
 
+MAX_BYTES = 1 << 20
+
 
 def render_conf(settings: Mapping[str, str], comments: Iterable[str] = ()) -> str:
     """The text of a file, comments first."""
@@ -36,9 +38,15 @@ def first_settings(text: str) -> dict[str, str]:
 
 
 def read_conf(path: Path) -> dict[str, str]:
-    """The settings of a file. Raises InputError where it cannot be read."""
+    """Return the settings of a file. Raises InputError where it cannot be read or is too large."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    if len(data) > MAX_BYTES:
+        raise InputError(
+            "is larger than 1 MiB", where=str(path), hint="name a file of NAME=value lines"
+        )
     return first_settings(text)

@@ -5,13 +5,17 @@ Line forms: NCCL 2.18 to 2.32 (`src/debug.cc`, `enqueue.cc`, `graph/tuning.cc`, 
 """
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from nccltune.formats.nccl_transport_lines import read_nics
 from nccltune.formats.redact import keep_setting
+from nccltune.formats.stamps import Stamps
 from nccltune.model.choice import (
     ALGORITHMS,
     PROTOCOLS,
+    Algorithm,
     Choice,
+    Protocol,
     parse_algorithm,
     parse_protocol,
 )
@@ -50,6 +54,7 @@ _BYPASSED = re.compile(
 _SETTING = re.compile(r"(?P<name>NCCL_\w+) set by environment to (?P<value>.*?)\.?\s*$")
 _COMM = re.compile(r"\brank \d+ nRanks (?P<ranks>\d+) nNodes (?P<nodes>\d+)\b")
 _COMM_RANKS = re.compile(r"\brank \d+ nranks (?P<ranks>\d+)\b")
+_DRIVER = re.compile(r"cudaDriverVersion (?P<version>\d{4,6})\b")
 _TUNER = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?P<name>[^\s(]+)")
 
 PER_RANK = frozenset({Collective.ALLGATHER, Collective.REDUCESCATTER})
@@ -57,6 +62,7 @@ Bypass = Literal["symmetric kernel", "copy engine"]
 Ran = Choice | Bypass
 _MAX_POINTS = 100_000
 _MAX_SETTINGS = 512
+_MAX_HOSTS = 64
 
 
 def find_log_line(text: str) -> re.Match[str] | None:
@@ -85,10 +91,15 @@ class NcclLog:
         self.protocols: str | None = None
         self.tuner: str | None = None
         self.network: str | None = None
+        self.driver: str | None = None
+        self.nics: set[str] = set()
+        self.stamps = Stamps()
         self.settings: dict[str, str] = {}
         self._by_total: dict[tuple[str | None, int], Ran | None] = {}
         self._by_task: dict[tuple[str | None, int], Ran | None] = {}
         self.whole_environment = False
+        self.conflict: str | None = None
+        self._said_by: dict[str, str] = {}
         self._last = ""
 
     def observe(self, message: str) -> None:
@@ -108,6 +119,10 @@ class NcclLog:
             self._observe_choice(message)
         elif " set by environment to " in message:
             self._observe_setting(message)
+        elif message.startswith("NET/"):
+            self._observe_nics(message)
+        elif (match := _DRIVER.match(message)) is not None:
+            self.driver = match["version"]
         elif "rank" in message and " - Destroy" not in message:
             self._observe_communicator(message)
         elif (match := VERSION_LINE.search(message)) is not None:
@@ -122,13 +137,52 @@ class NcclLog:
         """Whether any choice line was there."""
         return bool(self._by_total or self._by_task)
 
-    def add(self, other: "NcclLog") -> None:
-        """Take in what another source says of the same run, where this one is silent."""
+    def merge(self, other: "NcclLog", name: str) -> None:
+        """Take in what another process, called `name`, says of the same run.
+
+        What is known stays; two values of a setting that forces a choice are a `conflict`.
+        """
+        self.lines += other.lines
+        self.conflict = self.conflict or other.conflict
+        for setting, ours, theirs in (
+            ("NCCL_ALGO", self.algorithms, other.algorithms),
+            ("NCCL_PROTO", self.protocols, other.protocols),
+        ):
+            if theirs is None:
+                continue
+            if ours is None:
+                self._said_by[setting] = other._said_by.get(setting) or name
+            elif _plain(ours) != _plain(theirs) and self.conflict is None:
+                self.conflict = (
+                    f"{self._said_by.get(setting, 'one process')} has {setting}={ours},"
+                    f" {name} has {setting}={theirs}"
+                )
         self.algorithms = self.algorithms or other.algorithms
         self.protocols = self.protocols or other.protocols
         self.version = self.version or other.version
+        self.ranks = self.ranks or other.ranks
+        self.nodes = self.nodes or other.nodes
+        self.tuner = self.tuner or other.tuner
+        self.network = self.network or other.network
+        self.driver = self.driver or other.driver
+        self.nics |= other.nics
+        self.stamps.fill(other.stamps)
         self.settings = {**other.settings, **self.settings}
         self.whole_environment = self.whole_environment or other.whole_environment
+        for ours_by, theirs_by in (
+            (self._by_total, other._by_total),
+            (self._by_task, other._by_task),
+        ):
+            for key, ran in theirs_by.items():
+                if ran is None:
+                    ours_by[key] = None
+                else:
+                    _note(ours_by, key, ran)
+
+    @property
+    def started(self) -> bool:
+        """Whether the log has the lines of a start, which name every setting that NCCL read."""
+        return bool(self.settings) or self.ranks is not None
 
     @property
     def would_tell(self) -> bool:
@@ -143,6 +197,15 @@ class NcclLog:
         known = {item.value: item for item in Collective}
         names = {func for func, _ in (*self._by_total, *self._by_task) if func is not None}
         return {known[name] for name in names if name in known}
+
+    def choices_of(self, collective: Collective) -> set[Choice]:
+        """The choices that ran for a collective, without channels."""
+        return {
+            ran.without_channels()
+            for points in (self._by_total, self._by_task)
+            for (func, _), ran in points.items()
+            if isinstance(ran, Choice) and func in (None, collective.value)
+        }
 
     def points(self, ranks: int | None) -> dict[tuple[Collective, int], Ran | None]:
         """What ran by collective and bytes (over all ranks), where the log names the collective;
@@ -202,8 +265,19 @@ class NcclLog:
             return
         self.set(match["name"], match["value"])
 
+    def _observe_nics(self, message: str) -> None:
+        """`NET/IB : Using [0]mlx5_0:1/IB`, the NICs of one host."""
+        nics = read_nics(message)
+        if nics and len(self.nics) < _MAX_HOSTS:
+            names = " ".join(dict.fromkeys(nic.name for nic in nics))
+            self.nics.add(f"{nics[0].network} {names}")
+
     def set(self, name: str, value: str) -> None:
         """Take in a setting that was in force."""
+        if name in ("NCCL_ALGO", "NCCL_PROTO"):
+            before = self.algorithms if name == "NCCL_ALGO" else self.protocols
+            if before is not None and _plain(before) != _plain(value):
+                self.conflict = f"the log has {name}={before} and {name}={value}"
         if name == "NCCL_ALGO":
             self.algorithms = value
         elif name == "NCCL_PROTO":
@@ -239,17 +313,24 @@ def _note(
     points[key] = ran if same else None
 
 
-class Forced:
+def _plain(value: str) -> str:
+    """A setting's value without case and blanks, as NCCL compares it."""
+    return re.sub(r"\s", "", value).lower()
+
+
+class Forced(NamedTuple):
     """What `NCCL_ALGO` and `NCCL_PROTO` left NCCL to choose from, for one collective.
 
     `choice` is set where both name exactly one. `partly` says that one of them names exactly one
-    and the other leaves several. `restricted` says that they only exclude some.
+    and the other leaves several. `restricted` says that they only exclude some. `algorithms` and
+    `protocols` are what is left; None: all.
     """
 
-    def __init__(self, choice: Choice | None, partly: bool, restricted: bool) -> None:
-        self.choice = choice
-        self.partly = partly
-        self.restricted = restricted
+    choice: Choice | None
+    partly: bool
+    restricted: bool
+    algorithms: frozenset[Algorithm] | None = None
+    protocols: frozenset[Protocol] | None = None
 
 
 def forced(algorithms: str | None, protocols: str | None, collective: Collective) -> Forced:
@@ -259,13 +340,20 @@ def forced(algorithms: str | None, protocols: str | None, collective: Collective
     proto = _allowed(protocols, collective, tuple(item.value for item in PROTOCOLS))
     one_algo = algo is not None and len(algo) == 1
     one_proto = proto is not None and len(proto) == 1
-    if algo is not None and proto is not None and one_algo and one_proto:
-        return Forced(Choice(parse_algorithm(algo[0]), parse_protocol(proto[0])), False, False)
-    # These algorithms know only the simple protocol (all versions to 2.32).
-    if algo is not None and one_algo and algo[0] not in ("tree", "ring"):
-        return Forced(Choice(parse_algorithm(algo[0]), PROTOCOLS[2]), False, False)
-    partly = one_algo or one_proto
-    return Forced(None, partly, not partly and (algo is not None or proto is not None))
+    left = (
+        None if algo is None else frozenset(map(parse_algorithm, algo)),
+        None if proto is None else frozenset(map(parse_protocol, proto)),
+    )
+    choice = None
+    if algo is not None and one_algo:
+        if proto is not None and one_proto:
+            choice = Choice(parse_algorithm(algo[0]), parse_protocol(proto[0]))
+        # These algorithms know only the simple protocol (all versions to 2.32).
+        elif algo[0] not in ("tree", "ring"):
+            choice = Choice(parse_algorithm(algo[0]), PROTOCOLS[2])
+    partly = choice is None and (one_algo or one_proto)
+    limited = algo is not None or proto is not None
+    return Forced(choice, partly, choice is None and not partly and limited, *left)
 
 
 def _allowed(

@@ -21,6 +21,9 @@ from nccltune.formats.nccl_tests_layout import REDOPS, FlatRow, Layout
 from nccltune.formats.nccl_tests_run import MAX_RANKS, Device, Run, nccl_version_of
 from nccltune.formats.nccl_tests_table import Table
 from nccltune.formats.reading import FileKind, FlagKind
+from nccltune.formats.runs import Batch
+from nccltune.formats.stamps import stamp_of
+from nccltune.model.choice import choice_label
 from nccltune.model.sample import Sample
 
 _GROUP = ["time", "algbw", "busbw", "#wrong"]
@@ -30,7 +33,7 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _BATCH = 256
 
 
-def read_json(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_json(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read an nccl-tests JSON file; see `context.Reader`."""
     context.report.kind = FileKind.NCCL_TESTS_JSON
     reader = _JsonReader(context)
@@ -56,14 +59,14 @@ class _JsonReader:
         self.per_iteration = context.options.per_iteration
         self.host_ids = False
 
-    def take(self, item: Item) -> Iterator[list[Sample]]:
+    def take(self, item: Item) -> Iterator[Batch]:
         """Take in a member of the file or one result."""
         if item.raw is None:
             self.report.cannot_read(item.line, f'"{item.key}"', "larger than 32 MiB")
             return
         try:
             value = msgspec.json.decode(item.raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             text = item.raw[:200].decode(errors="replace")
             self.report.cannot_read(item.line, f'"{item.key}": {text}', f"not JSON: {error}")
             return
@@ -77,6 +80,7 @@ class _JsonReader:
     def _take_start_time(self, value: object, line: int) -> None:  # noqa: ARG002
         if isinstance(value, str) and _STAMP.fullmatch(value):
             self.at = value.replace(" ", "T")
+            self.run.stamps.add(stamp_of(value))
 
     def _take_args(self, value: object, line: int) -> None:  # noqa: ARG002
         if not isinstance(value, list):
@@ -115,7 +119,13 @@ class _JsonReader:
         once = _count(value.get("iterations"))
         run.iterations = once * run.aggregated * max(1, run.graph) or None
         each = max(1, _count(value.get("nthreads"))) * max(1, _count(value.get("ngpus")))
+        run.gpus_per_process = each
+        if once:
+            calls = once + _count(value.get("warmup_iters"))
+            run.calls = calls * run.aggregated * max(1, run.graph)
         run.parameters = f"{each} {once}"
+        # Each entry is expanded to the ranks of its process below.
+        run.ranks_per_process = 1
         devices = value.get("devices")
         for entry in devices if isinstance(devices, list) else []:
             self._add_device(entry, each)
@@ -174,7 +184,7 @@ class _JsonReader:
 
     # --- results -------------------------------------------------------------------------------
 
-    def result(self, value: object, item: Item) -> Iterator[list[Sample]]:
+    def result(self, value: object, item: Item) -> Iterator[Batch]:
         """One element of `results`."""
         try:
             flat, cpu_time = self._flat(value, item.line)
@@ -195,7 +205,7 @@ class _JsonReader:
         elif len(table.rows) >= _BATCH:
             yield from table.emit()
 
-    def end(self, complete: bool) -> Iterator[list[Sample]]:
+    def end(self, complete: bool) -> Iterator[Batch]:
         """The file is over, closed or cut."""
         if self.table is not None:
             self.table.footer = True
@@ -250,10 +260,10 @@ class _JsonReader:
         plain = int(root) if int(root) >= 0 else None
         return (line, size, elements, dtype, REDOPS[redop], plain, self.at, *timings), cpu_time
 
-    def _by_iteration(self, means: list[Sample], value: dict[str, Any]) -> list[Sample]:
+    def _by_iteration(self, means: Batch, value: dict[str, Any]) -> Batch:
         """A sample of each iteration in place of their mean, where the file has them."""
         samples: list[Sample] = []
-        for mean in means:
+        for mean in means.samples:
             body = value.get(f"{_PLACEMENTS[mean.in_place]}_per_iter")
             listed = body.get("times_us") if isinstance(body, dict) else None
             skip = _count(body.get("skipped_iterations")) if isinstance(body, dict) else 0
@@ -272,7 +282,8 @@ class _JsonReader:
             self.report.saw_many(
                 mean.collective, mean.choice, mean.nodes, mean.ranks, len(good) - 1, mean.bytes
             )
-        return samples
+            means.run.saw(choice_label(mean.choice), len(good) - 1)
+        return Batch(means.run, samples)
 
 
 def _timing(body: dict[str, Any], size: int) -> list[object]:

@@ -31,6 +31,8 @@ _UNITS = {
     "cputime": "(us)",
     "algbw": "(GB/s)",
 }
+PLACEMENTS = ("out-of-place", "in-place")
+"""The groups of columns in the order in which nccl-tests prints them."""
 _PLACEMENT = re.compile(r"(?<![\w-])(out-of-place|in-place)(?![\w-])")
 _WORD = re.compile(r"[a-z][a-z0-9_]{1,15}")
 _INTEGER = re.compile(r"-?\d{1,18}")
@@ -82,6 +84,10 @@ class Layout:
         starts = [index for index, label in enumerate(labels) if label in _TIMES]
         if not starts or labels[:2] != ["size", "count"] or "type" not in labels:
             raise BadRowError("the header names no size, count, type or time column")
+        # Every release prints the out-of-place columns first. Pasted tables often lack that line.
+        self.placements_assumed = not placements and len(starts) == len(PLACEMENTS)
+        if self.placements_assumed:
+            placements = list(PLACEMENTS)
         if len(placements) != len(starts) or len(set(placements)) != len(placements):
             raise BadRowError("no line above the header says which columns are in place")
         self.left = labels[: starts[0]]
@@ -233,6 +239,45 @@ class Layout:
 def placements_of(line: str) -> list[str]:
     """The group labels (`out-of-place`, `in-place`) of a line above a column header, in order."""
     return _PLACEMENT.findall(line)
+
+
+_UNITS_LINE = re.compile(r"\s*\(B\)\s+\(elements\)(?:\s+\((?:us|GB/s)\)){6}\s*$")
+_CELL = r"(?:\s+[\d.e+-]+)"
+_LONE_ROW = re.compile(
+    rf"\s*\d{{1,20}}\s+\d{{1,20}}\s+(?:{'|'.join(DTYPE_BYTES)})(?P<middle>(?:\s+[\w-]+){{0,2}})"
+    rf"(?:{_CELL}{{3}}\s+(?:[\d.e+-]+|N/A)){{2}}\s*$"
+)
+
+
+def is_units_line(line: str) -> bool:
+    """Whether `line` (without its `#`) is the units line of a table with two placements."""
+    return _UNITS_LINE.match(line) is not None
+
+
+def labels_of_row(line: str) -> list[str] | None:
+    """Return the column labels of a row that follows a units line without a line of labels.
+
+    None where the row allows several layouts. The layouts are those of nccl-tests 2.0 to 2.11
+    (11 to 13 words, `error`) and of 2.13 and later (13 words, `#wrong`).
+    """
+    match = _LONE_ROW.match(line[:4096])
+    if match is None:
+        return None
+    middle = match["middle"].split()
+    wrong = "#wrong"
+    if len(middle) == 2 and middle[0] in REDOPS and _INTEGER.fullmatch(middle[1]):
+        left = ["redop", "root"]
+        # Before 2.13 the last column of each group is a relative difference, such as 1e-07.
+        wrong = "error" if "e-" in line else wrong
+    elif not middle:
+        left, wrong = [], "error"
+    elif len(middle) == 1:
+        left, wrong = ["redop" if middle[0] in REDOPS else "root"], "error"
+        if left == ["root"] and not _INTEGER.fullmatch(middle[0]):
+            return None
+    else:
+        return None
+    return ["size", "count", "type", *left, *["time", "algbw", "busbw", wrong] * 2]
 
 
 def labels_of(line: str) -> list[str] | None:

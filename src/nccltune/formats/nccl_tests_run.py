@@ -2,11 +2,22 @@
 """What the header of an nccl-tests run says: version, parameters, devices, and so the scale."""
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from nccltune.formats.choices import collective_of_program
+from nccltune.formats.command_lines import CommandFound
 from nccltune.formats.nccl_log import NcclLog
+from nccltune.formats.platform_facts import (
+    PlatformFacts,
+    machine_name,
+    relevant_settings,
+)
+from nccltune.formats.rank_bounds import RankBounds
 from nccltune.formats.reading import FileReport, FlagKind
+from nccltune.formats.redact import host_hash
+from nccltune.formats.runs import DEFAULT_ITERATIONS, DEFAULT_WARMUP
+from nccltune.formats.stamps import Stamps
 from nccltune.model.collective import Collective
 from nccltune.model.scale import count
 
@@ -17,15 +28,21 @@ _VERSION = re.compile(
 _STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)")
 _PARAMETERS = re.compile(
     r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min>\d+) maxBytes (?P<max>\d+)"
-    r" step: \d+\(\w+\) warmup iters: \d+ iters: (?P<iters>\d+)(?P<more>.*)"
+    r" step: \d+\(\w+\) warmup iters: (?P<warmup>\d+) iters: (?P<iters>\d+)(?P<more>.*)"
 )
 _MORE = re.compile(r"(agg iters|graph|validation): (\d+)")
 _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?\s+Pid\s+(?P<pid>\d+)"
-    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(?P<gpu>.*\S)"
+    r"\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[(?P<bus>[^\]]*)\]\s+(?P<gpu>.*\S)"
+)
+_BUS = re.compile(
+    r"[0-9a-fA-F]{4,8}:(?P<long>[0-9a-fA-F]{2}):[0-9a-fA-F]{2}(?:\.\d)?"
+    r"|[0-9a-fA-F]{4}(?P<packed>[0-9a-fA-F]{2})[0-9a-fA-F]{2}|0x(?P<short>[0-9a-fA-F]{2})"
 )
 _REDUCED = re.compile(r"# Reducing maxBytes to (?P<max>\d+) due to memory limitation")
 MAX_RANKS = 1 << 20
+_LEAST_OF_2_KIB = 12
+"""So many lines of the device list fit into 2 KiB, whatever the names of host and GPU."""
 
 
 class Device(NamedTuple):
@@ -36,6 +53,7 @@ class Device(NamedTuple):
     pid: int
     host: str
     gpu: str
+    bus: str = ""
 
 
 def nccl_version_of(code: int) -> str:
@@ -71,13 +89,19 @@ class Run:
         self.nccl_version: str | None = None
         self.collective: Collective | None = None
         self.parameters = ""
+        self.ranks_per_process = 1
         self.iterations: int | None = None
+        self.calls = DEFAULT_ITERATIONS + DEFAULT_WARMUP
+        self.gpus_per_process: int | None = None
+        self.stamps = Stamps()
         self.aggregated = 1
         self.graph = 0
         self.registered = False
         self.devices: list[Device] = []
         self.hosts_told = True
+        self.abridged = False
         self.log = NcclLog()
+        self.command: CommandFound | None = None
 
     def take(self, part: str, match: re.Match[str], number: int, report: FileReport) -> None:
         """Take in a header line that `header_part` recognised."""
@@ -91,14 +115,19 @@ class Run:
                         int(match["pid"]),
                         match["host"].partition(".")[0],
                         match["gpu"],
+                        match["bus"],
                     )
                 )
         elif part == "parameters":
             self.parameters = match.group()
+            self.ranks_per_process = max(1, int(match["threads"]) * int(match["gpus"]))
             more = {name: int(value) for name, value in _MORE.findall(match["more"])}
             self.aggregated = max(1, more.get("agg iters", 1))
             self.graph = more.get("graph", 0)
-            self.iterations = int(match["iters"]) * self.aggregated * max(1, self.graph) or None
+            each = self.aggregated * max(1, self.graph)
+            self.iterations = int(match["iters"]) * each or None
+            self.calls = (int(match["iters"]) + int(match["warmup"])) * each
+            self.gpus_per_process = int(match["threads"]) * int(match["gpus"])
         elif part == "version":
             self.tool_version = match["version"]
             self.nccl_version = nccl_version_of(int(match["library"]))
@@ -122,28 +151,95 @@ class Run:
         return [device for device in self.devices if device.group == first]
 
     @property
+    def list_complete(self) -> bool:
+        """Whether the device list names every process, so that it gives ranks and hosts.
+
+        A process prints at most 2 KiB of its part, about 25 GPUs. People cut the list, too: to its
+        last line, or in the middle.
+        """
+        if not self.devices or self.abridged:
+            return False
+        each = min(self.ranks_per_process, MAX_RANKS)
+        blocks: dict[int, set[int]] = {}
+        for device in self.devices:
+            blocks.setdefault(device.rank // each, set()).add(device.rank % each)
+        if set(blocks) != set(range(len(blocks))):
+            return False
+        return all(
+            len(block) >= min(each, _LEAST_OF_2_KIB) and max(block) == len(block) - 1
+            for block in blocks.values()
+        )
+
+    @property
+    def last_rank(self) -> int | None:
+        """The highest rank of the device list."""
+        return max(device.rank for device in self.devices) if self.devices else None
+
+    @property
     def ranks(self) -> int | None:
-        """Ranks of the communicator by the device list."""
-        group = self.group
-        if not group:
+        """Ranks of the communicator by a complete device list."""
+        if not self.list_complete:
             return None
-        distinct = {device.rank for device in group}
-        everyone = {device.rank for device in self.devices}
-        # One process's part of the list is cut after 2 KiB: the last rank number still tells.
-        whole = len({device.group for device in self.devices}) == 1
-        return max(everyone) + 1 if whole else len(distinct)
+        if len({device.group for device in self.devices}) > 1:
+            return len({device.rank for device in self.group})
+        each = min(self.ranks_per_process, MAX_RANKS)
+        return (max(self.devices).rank // each + 1) * each
 
     @property
     def hosts(self) -> int | None:
-        """Distinct hosts by the device list; None where NCCL was told other ones (NCCL_HOSTID)."""
-        if not self.hosts_told:
+        """Distinct hosts by a complete device list; None where NCCL was given others
+        (NCCL_HOSTID)."""
+        if not self.hosts_told or not self.list_complete:
             return None
         return len({device.host for device in self.group}) or None
 
     @property
     def first_host(self) -> str | None:
-        """Where rank 0 ran."""
-        return min(self.devices).host if self.devices else None
+        """The machine of rank 0; None where it is not known."""
+        return machine_name(min(self.devices).host) if self.devices else None
+
+    def facts(self, log: NcclLog, *, emulated: bool, restricted: bool) -> PlatformFacts:
+        """Return what the header and `log`, NCCL's log of the run, show of the platform.
+
+        `emulated` says that the nodes are parts of one host, `restricted` that `NCCL_ALGO` or
+        `NCCL_PROTO` limit the default.
+        """
+        group = self.group
+        listed = {device.rank for device in self.devices}
+        whole = self.list_complete
+        names = [machine_name(device.host) for device in group]
+        hosts = {host_hash(name) for name in names if name is not None}
+        known = whole and self.hosts_told and None not in names
+        first = self.first_host
+        ranks = Counter(names)
+        by = "environment" if log.whole_environment else "log" if log.started else None
+        return PlatformFacts(
+            gpu=" and ".join(sorted({device.gpu for device in group if device.gpu})) or None,
+            nccl=log.version or self.nccl_version,
+            driver=log.driver,
+            network=log.network,
+            nics=tuple(sorted(log.nics)),
+            hosts=tuple(sorted(hosts)) if known else (),
+            first_host=host_hash(first) if first and self.hosts_told and listed >= {0} else None,
+            ranks_per_host="+".join(map(str, sorted(ranks.values()))) if known else None,
+            gpus=_buses(group) if whole else None,
+            gpus_per_process=self.gpus_per_process,
+            emulated=emulated if known and log.nodes is not None else None,
+            settings=relevant_settings(log.settings, restricted=restricted) if by else {},
+            settings_by=by,
+        )
+
+
+def _buses(devices: list[Device]) -> str | None:
+    """Return the PCI bus numbers of GPUs by rank: all that every release of nccl-tests prints of
+    `[0000:1b:00]`, `[00001b00]` and `[0x1b]`. Older ones print 0x00 where they do not know."""
+    found = []
+    for device in sorted(devices):
+        match = _BUS.fullmatch(device.bus)
+        if match is None:
+            return None
+        found.append((match["long"] or match["packed"] or match["short"]).lower())
+    return None if set(found) == {"00"} else " ".join(found)
 
 
 def flag_versions(report: FileReport, headers: int, library: int, line: int) -> None:
@@ -165,24 +261,38 @@ class ScaleFound(NamedTuple):
     emulated: bool
 
 
-def find_scale(
-    report: FileReport,
-    line: int,
-    *,
-    listed: tuple[int | None, int | None],
-    logged: tuple[int | None, int | None],
-    told: tuple[int | None, int | None],
-    processes: int | None = None,
-) -> ScaleFound:
-    """Nodes and ranks from the device list, the NCCL log, or what the user told, with flags.
+class ScaleEvidence(NamedTuple):
+    """What says how many nodes and ranks a table has; None: silent.
 
-    `listed`, `logged` and `told` are (nodes, ranks). Where NCCL's log counts more nodes than the
+    `listed` and `listed_hosts` are of a complete device list, `last_rank` of one that is cut.
+    `logged` and `given` (by the user) are (nodes, ranks). `commanded` are the ranks that a command
+    line starts. `bounds` are the numbers of ranks that the table's own numbers allow.
+    """
+
+    listed: int | None = None
+    listed_hosts: int | None = None
+    last_rank: int | None = None
+    logged: tuple[int | None, int | None] = (None, None)
+    given: tuple[int | None, int | None] = (None, None)
+    commanded: int | None = None
+    bounds: RankBounds | None = None
+    processes: int = 1
+
+
+def find_scale(report: FileReport, line: int, evidence: ScaleEvidence) -> ScaleFound:
+    """Return nodes and ranks, with flags.
+
+    Ranks are, in this order, those of a complete device list, of NCCL's log, the only number that
+    the table's bandwidths allow, and the first of cut list, command line and user that they allow.
+    Nodes are the hosts of a complete list or NCCL's count. Where NCCL counts more nodes than the
     list has hosts (`NCCL_HOSTID`, containers), NCCL's word counts: it is what a tuner is given.
     """
-    hosts, list_ranks = listed
-    nodes, ranks = hosts or told[0], list_ranks or logged[1] or told[1]
+    evidence = _without_cut_list(evidence)
+    hosts, logged, given = evidence.listed_hosts, evidence.logged, evidence.given
+    ranks = evidence.listed or logged[1] or _by_table(report, line, evidence)
+    nodes = hosts or given[0]
     emulated = False
-    if logged[0] is not None and (list_ranks is None or logged[1] == list_ranks):
+    if logged[0] is not None and (evidence.listed is None or logged[1] == evidence.listed):
         nodes = logged[0]
         emulated = hosts is not None and hosts < logged[0]
         if emulated:
@@ -192,30 +302,97 @@ def find_scale(
                 f" {count(hosts or 0, 'host')}: NCCL's count is used",
                 line,
             )
-    for found, given, noun in ((nodes, told[0], "node"), (ranks, told[1], "rank")):
-        if found is not None and given is not None and found != given:
+    for found, asked, noun in ((nodes, given[0], "node"), (ranks, given[1], "rank")):
+        if found is not None and asked is not None and found != asked:
             report.flag(
                 FlagKind.SCALE_MISMATCH,
-                f"ran on {count(found, noun)}, not on {given} as told",
+                f"ran on {count(found, noun)}, not on {asked} as told",
                 line,
             )
     if nodes is None or ranks is None:
-        missing = " and ".join(
-            word for word, value in (("--nodes", nodes), ("--ranks", ranks)) if value is None
-        )
-        report.flag(
-            FlagKind.SCALE_UNKNOWN,
-            f"nothing says how many nodes and ranks it ran on: give {missing}",
-            line,
-        )
+        _flag_unknown(report, line, nodes, ranks, evidence)
     if ranks == 1:
         report.flag(
             FlagKind.ONE_RANK,
             "one rank only: nothing was communicated, its times mean nothing",
             line,
         )
-    elif nodes == 1 and (processes or 1) > 1:
+    elif nodes == 1 and evidence.processes > 1:
         report.flag(
             FlagKind.ONE_HOST, f"all {ranks} ranks ran on one host: nothing crossed a network", line
         )
     return ScaleFound(nodes, ranks, emulated)
+
+
+def _without_cut_list(evidence: ScaleEvidence) -> ScaleEvidence:
+    """A list that ends early looks complete: the table's numbers are then those of more ranks."""
+    listed, bounds = evidence.listed, evidence.bounds
+    if listed is None or bounds is None or bounds.rows_disagree or bounds.least <= listed:
+        return evidence
+    if evidence.logged[1] == listed:
+        return evidence
+    return evidence._replace(listed=None, listed_hosts=None, last_rank=listed - 1)
+
+
+def _by_table(report: FileReport, line: int, evidence: ScaleEvidence) -> int | None:
+    """Ranks where neither a complete list nor a log has them."""
+    bounds, last = evidence.bounds, evidence.last_rank
+    claims = [
+        ("the last line of the device list", None if last is None else last + 1),
+        ("the command line", evidence.commanded),
+        ("--ranks", evidence.given[1]),
+    ]
+    known = [(said, ranks) for said, ranks in claims if ranks]
+    if bounds is None:
+        return known[0][1] if known else None
+    if bounds.rows_disagree:
+        report.flag(
+            FlagKind.BANDWIDTH_MISMATCH,
+            "no number of ranks gives the busbw of all rows: the table contradicts itself",
+            line,
+        )
+        return None
+    for said, ranks in known:
+        if not bounds.allow(ranks) and said != "--ranks":
+            report.flag(
+                FlagKind.SCALE_MISMATCH,
+                f"{said} says {count(ranks, 'rank')}, but size, time and busbw are those of"
+                f" {bounds.words}",
+                line,
+            )
+    fitting = next(((said, ranks) for said, ranks in known if bounds.allow(ranks)), None)
+    found = bounds.exact or (fitting[1] if fitting else None)
+    if found is not None:
+        agrees = f", as {fitting[0]} says" if fitting else ""
+        report.flag(
+            FlagKind.SCALE_INFERRED,
+            f"{count(found, 'rank')} by size, time and busbw{agrees}"
+            + ("" if bounds.exact else f" (they allow {bounds.words})"),
+            line,
+        )
+        return found
+    asked = evidence.given[1]
+    if asked is not None and not bounds.allow(asked):
+        report.flag(
+            FlagKind.SCALE_MISMATCH,
+            f"size, time and busbw are those of {bounds.words}, not of {asked} as told",
+            line,
+        )
+    return None
+
+
+def _flag_unknown(
+    report: FileReport, line: int, nodes: int | None, ranks: int | None, evidence: ScaleEvidence
+) -> None:
+    missing = [("--nodes", nodes, "nodes"), ("--ranks", ranks, "ranks")]
+    nouns = " and ".join(noun for _, value, noun in missing if value is None)
+    options = " and ".join(option for option, value, _ in missing if value is None)
+    why = "the device list is cut" if evidence.last_rank is not None else "nothing says it"
+    bounds = evidence.bounds
+    if ranks is None and bounds is not None and not bounds.rows_disagree:
+        why += f"; its bandwidths are those of {bounds.words}"
+    report.flag(
+        FlagKind.SCALE_UNKNOWN,
+        f"the number of {nouns} is unknown ({why}): give {options}, else analysis leaves it out",
+        line,
+    )

@@ -5,18 +5,20 @@ import re
 from collections.abc import Callable
 
 from nccltune.formats.context import Context
-from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_layout import (
     DTYPE_BYTES,
     BadRowError,
     Layout,
     Row,
+    is_units_line,
     labels_of,
+    labels_of_row,
     placements_of,
     units_fault,
 )
 from nccltune.formats.nccl_tests_run import Run, header_part
 from nccltune.formats.nccl_tests_table import Table
+from nccltune.formats.process_logs import RunLogs
 from nccltune.formats.reading import FlagKind
 
 _OUT_OF_BOUNDS = re.compile(r"# Out of bounds values\s*: (?P<count>\d+) (?P<verdict>\w+)")
@@ -26,27 +28,39 @@ _NUMERIC = re.compile(r"\s*-?\.?\d")
 _START = frozenset({"version", "starting", "parameters"})
 _NO_HEADER = "a row without a column header: which column is which cannot be told"
 _MAX_TESTS = 1024
+_NO_PLACEMENTS = (
+    "no line above the table says which columns are out of place: the first ones are, as every"
+    " release of nccl-tests prints them"
+)
+_NO_LABELS = "no line names the table's columns: they are those of the only layout that fits"
+_ABRIDGED = "rows of the table were left out (a line of dots): the others are read"
 _CUT = "cut in two by other output, and its rest cannot be told"
 
 
 class SourceReader:
     """Takes the lines of one process (without launcher prefix).
 
-    `fast` reads ordinary rows of the table at hand; it is None where each line needs a careful
-    look. `finished` gathers tables that will get no more rows or log lines.
+    `begin` is called with each run whose header starts, and whether one of this process was over
+    before; it gives the logs of that run. `fast` reads ordinary rows of the table at hand; it is
+    None where each line needs a careful look. `finished` gathers tables that will get no more rows
+    or log lines.
     """
 
-    def __init__(self, context: Context, log: NcclLog) -> None:
+    def __init__(self, context: Context, begin: Callable[[Run, bool], RunLogs]) -> None:
         self.context = context
         self.report = context.report
         self.run = Run()
-        self.run.log = log
+        self._begin = begin
+        self._logs = RunLogs()
+        self._again = False
         self.table: Table | None = None
         self.finished: list[Table] = []
         self.fast: Callable[[str, int], bool] | None = None
         self._placements: list[str] = []
         self._quick: Callable[[str, int], bool] | None = None
         self._accepts = False
+        self._unlabelled = False
+        self._labelled = False
         self._cut = ""
         self._cut_line = 0
         self._one_rank: dict[str, set[tuple[str, int]]] = {}
@@ -54,11 +68,12 @@ class SourceReader:
 
     # --- header and footer ---------------------------------------------------------------------
 
-    def comment(self, text: str, number: int) -> bool:
-        """Take in a line that starts with `#`. Returns whether a new run began with it."""
+    def comment(self, text: str, number: int) -> None:
+        """Take in a line that starts with `#`."""
         body = text.lstrip()
         words = labels_of(body[1:])
         if words is not None:
+            self._unlabelled, self._labelled = False, True
             self._column_header(words, text, number)
         elif body[1:].lstrip().startswith("(B)"):
             self._units(body[1:], text, number)
@@ -69,30 +84,34 @@ class SourceReader:
         elif placements := placements_of(body):
             self._placements = placements
         elif (found := header_part(body)) is not None:
-            return self._header(*found, number)
-        return False
+            self._header(*found, number)
 
-    def _header(self, part: str, match: re.Match[str], number: int) -> bool:
+    def _start(self, part: str) -> None:
+        """A part of a run's header is there: the first one begins the run."""
+        if not self.run.seen:
+            self._logs = self._begin(self.run, self._again)
+        self.run.seen.add(part)
+
+    def _header(self, part: str, match: re.Match[str], number: int) -> None:
         seen = self.run.seen
         # Processes that were started without MPI print their headers through each other.
         begun = part in _START and bool(seen & {"device", "table"})
         begun = begun or (part == "device" and "table" in seen)
         if begun:
             self.end_run("a new run began in the middle of a row")
+        self._start(part)
         self.run.take(part, match, number, self.report)
         if part == "device":
             self._watch_copies(number)
-        return begun
 
     def end_run(self, why: str) -> None:
         """The run at hand is over: its table is finished."""
         self._drop_cut(why)
         if self.table is not None:
             self.finished.append(self.table)
-        self.table = None
-        log = self.run.log
+        self.table, self._labelled = None, False
+        self._again = self._again or bool(self.run.seen)
         self.run = Run()
-        self.run.log = log
         self._quick, self._accepts = None, False
         self._refresh()
 
@@ -102,21 +121,25 @@ class SourceReader:
         self._drop_cut("a new table began in the middle of a row")
         if "table" in self.run.seen:
             self.end_run("")
-        self.run.seen.add("table")
+        self._start("table")
         try:
             layout = Layout(words, self._placements)
         except BadRowError as error:
             self.report.cannot_read(number, text, str(error))
             return
+        if layout.placements_assumed:
+            self.report.flag(FlagKind.NOTE, _NO_PLACEMENTS, number)
         layout.place(text)
         self.report.tables += 1
-        self.table = Table(self.run, layout, self.context, number)
+        self.table = Table(self.run, layout, self.context, number, self._logs)
         self.table.copies = self._copies
         self._quick, self._accepts = layout.fast(self.table.keep), True
         self._refresh()
 
     def _units(self, body: str, text: str, number: int) -> None:
-        if self.table is None:
+        if self.table is None or not self._accepts:
+            # After labels that are not known the row's shape must not be taken for another layout.
+            self._unlabelled = not self._labelled and is_units_line(body)
             return
         fault = units_fault(self.table.layout, body)
         if fault is not None:
@@ -190,10 +213,24 @@ class SourceReader:
             except BadRowError as error:
                 self._unreadable(number, text, str(error))
             return True
-        if _ROW_LIKE.match(text):
-            self.report.cannot_read(number, text, _NO_HEADER)
-            return True
-        return False
+        if not _ROW_LIKE.match(text):
+            return False
+        if self._unlabelled and (labels := labels_of_row(text)) is not None:
+            self._unlabelled = False
+            self.report.flag(FlagKind.NOTE, _NO_LABELS, number)
+            self._column_header(labels, text, number)
+            if self.table is not None:
+                return self.other(text, number)
+        self.report.cannot_read(number, text, _NO_HEADER)
+        return True
+
+    def left_out(self, number: int) -> None:
+        """Take in a line of dots: somebody left out rows of the table, or lines of its header."""
+        if self.table is not None and self._accepts:
+            self.table.sound = False
+            self.report.flag(FlagKind.NOTE, _ABRIDGED, number)
+        elif self.table is None:
+            self.run.abridged = True
 
     def glued(self, text: str, start: int, host: str, hosts: set[str], number: int) -> None:
         """A log line or comment stands in `text` from `start` on (a log line with the word `host`),

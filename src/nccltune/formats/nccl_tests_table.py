@@ -5,16 +5,20 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from nccltune.formats.choice_evidence import Label, find_label, label_of_row
 from nccltune.formats.context import Context
-from nccltune.formats.evidence import Label, Shape, find_collective, find_label, label_of_row
+from nccltune.formats.evidence import Shape, find_collective
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_checks import OTHER_BANDWIDTH, BandwidthCheck, bus_factor_of
 from nccltune.formats.nccl_tests_layout import FlatRow, Layout, Row, Timing
-from nccltune.formats.nccl_tests_run import Run, ScaleFound, find_scale
+from nccltune.formats.nccl_tests_run import Run, ScaleEvidence, ScaleFound, find_scale
+from nccltune.formats.process_logs import RunLogs, process_key
+from nccltune.formats.rank_bounds import rank_bounds
 from nccltune.formats.reading import FlagKind
 from nccltune.formats.redact import host_hash
-from nccltune.formats.rounds import Scope
-from nccltune.model.choice import AnyChoice, Choice
+from nccltune.formats.runs import ROWS_KEPT, Batch, RunFound, printed_time, text_id
+from nccltune.formats.stamps import stamp_of
+from nccltune.model.choice import DEFAULT, AnyChoice, Choice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample, Source
 
@@ -26,25 +30,25 @@ _WRONG_DELTA = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 
 
 class _Point:
-    """Rows of one size, type, operation and root: their label and their next round."""
+    """Rows of one size, type, operation and root: their label, and by placement the next pass over
+    them (`-N` cycles)."""
 
-    __slots__ = ("choice", "counted", "ran", "rounds", "scope")
+    __slots__ = ("choice", "counted", "passes", "ran")
 
-    def __init__(
-        self, choice: AnyChoice, ran: Choice | None, scope: Scope, rounds: list[int]
-    ) -> None:
+    def __init__(self, choice: AnyChoice, ran: Choice | None, passes: list[int]) -> None:
         self.choice = choice
         self.ran = ran
-        self.scope = scope
-        self.rounds = rounds
-        self.counted = sum(rounds)
+        self.passes = passes
+        self.counted = sum(passes)
 
 
 class Table:
     """A table being read. Rows are gathered with `keep` or `add` and become samples in `emit`,
     as late as bounded memory allows, so that log lines after a row still tell what ran."""
 
-    def __init__(self, run: Run, layout: Layout, context: Context, line: int) -> None:
+    def __init__(
+        self, run: Run, layout: Layout, context: Context, line: int, logs: RunLogs | None = None
+    ) -> None:
         self.run = run
         self.layout = layout
         self.line = line
@@ -53,14 +57,18 @@ class Table:
         self.footer = False
         self.copies = False
         self.sound = True
+        self.found = RunFound()
+        self._passes: dict[tuple[object, ...], list[int]] = {}
         self.average: tuple[float, int] | None = None
         self._context = context
         self._empty = 0
         self._collective: Collective | None = None
-        self._label = Label(None, "")
+        self._label = Label(None)
         self._scale = ScaleFound(None, None, False)
         self._source = Source(tool=TOOL)
+        self._logs = logs
         self._log = run.log
+        self._log_lines = 0
         self._check: BandwidthCheck | None = None
 
     def add(self, row: Row) -> None:
@@ -92,7 +100,7 @@ class Table:
         exact = timing.algbw >= 1.0 and self.run.collective not in OTHER_BANDWIDTH
         return row.size / (timing.algbw * 1e3) if exact else 0.0, timing.busbw, wrong
 
-    def emit(self) -> Iterator[list[Sample]]:
+    def emit(self) -> Iterator[Batch]:
         """The samples of the rows gathered so far, which are then forgotten."""
         if not self.rows:
             return
@@ -100,15 +108,34 @@ class Table:
         self.rows.clear()
         if self._check is None:
             self._check = self._prepare(rows)
+        elif self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
         report = self._context.report
         report.rows += len(rows)
         self._check.feed(rows, report)
+        self._note_rows(rows)
         if self._collective is not None and (samples := self._samples(rows, self._collective)):
-            yield samples
+            yield Batch(self.found, samples)
 
-    def finish(self) -> Iterator[list[Sample]]:
+    def _note_rows(self, rows: list[FlatRow]) -> None:
+        """What the rows say of their run: which one it is, and how long it took at least."""
+        found, columns = self.found, range(7, len(rows[0]), 3)
+        total = sum(row[column] or 0.0 for row in rows for column in columns)
+        found.seconds += total * self.run.calls * 1e-6
+        for row in rows[: max(0, ROWS_KEPT - found.rows)]:
+            times = [
+                printed_time(row[column]) if row[column] else row[column] for column in columns
+            ]
+            wrong = [row[column + 2] for column in columns]
+            found.add_row([*row[1:6], *times, *wrong], times)
+            if row[6] is not None:
+                found.stamps.add(stamp_of(row[6]))
+        found.rows += max(0, len(rows) - ROWS_KEPT)
+
+    def finish(self) -> Iterator[Batch]:
         """The last samples, and the checks of a whole table."""
         yield from self.emit()
+        self._note_platform()
         any_rows = self._empty or (self._check is not None and self._check.any_rows)
         if not self.footer and not self.copies and any_rows:
             self._context.report.flag(
@@ -120,20 +147,24 @@ class Table:
             self._check.count_empty(self._empty)
             self._check.compare(*self.average, self._context.report)
 
+    def _note_platform(self) -> None:
+        """What the header and the log show, which may go on behind the rows."""
+        found, run = self.found, self.run
+        if self._logs is not None and self._logs.lines != self._log_lines:
+            self._log = self._joined_log()
+        processes = sorted({(device.host, device.pid) for device in run.devices})
+        found.pids = text_id(str(processes))[:8] if processes else ""
+        found.stamps.fill(run.stamps)
+        found.stamps.fill(self._log.stamps)
+        free = self._label.choice == DEFAULT
+        found.facts = run.facts(self._log, emulated=self._scale.emulated, restricted=free)
+
     def _prepare(self, rows: list[FlatRow]) -> BandwidthCheck:
         """Find out what the table is of; once, when its first rows become samples."""
         run, context = self.run, self._context
         report, options = context.report, context.options
         log = self._log = self._joined_log()
         host = run.first_host
-        self._scale = find_scale(
-            report,
-            self.line,
-            listed=(run.hosts, run.ranks),
-            logged=(log.nodes, log.ranks),
-            told=(options.nodes, options.ranks),
-            processes=len({(device.host, device.pid) for device in run.group}),
-        )
         self._source = Source(
             tool=TOOL,
             version=run.tool_version,
@@ -141,35 +172,65 @@ class Table:
             host_hash=host_hash(host) if host else None,
             file_hash=report.file_hash or None,
         )
-        self._fill_report()
-        found = find_collective(
+        known_ranks = run.ranks or log.ranks or options.ranks
+        named = find_collective(
             run.collective,
             Shape(*rows[0][1:6]),
             log,
             options,
             context.name,
-            self._scale.ranks,
+            known_ranks,
             None if self.layout.cpu_time else bus_factor_of(rows),
         )
-        if isinstance(found, Collective):
-            self._collective = found
-            self._label = find_label(found, log, options, context.name, report, self.line)
+        self._scale = find_scale(report, self.line, self._scale_evidence(rows, named, log))
+        self._fill_report()
+        found = self.found
+        found.source, found.registered = self._source, run.registered or run.graph > 0
+        found.nodes, found.ranks, found.graph = self._scale.nodes, self._scale.ranks, run.graph > 0
+        if isinstance(named, Collective):
+            self._collective = found.collective = named
+            self._label = find_label(
+                named, log, run.command, options, context.name, report, self.line
+            )
         else:
-            report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{found}: say --collective", self.line)
+            report.flag(FlagKind.COLLECTIVE_UNKNOWN, f"{named}: say --collective", self.line)
         return BandwidthCheck(self._collective, self._scale.ranks, self.layout.cpu_time)
 
+    def _scale_evidence(
+        self, rows: list[FlatRow], found: Collective | str, log: NcclLog
+    ) -> ScaleEvidence:
+        run, options = self.run, self._context.options
+        bounds = None
+        if isinstance(found, Collective) and not self.layout.cpu_time:
+            bounds = rank_bounds(rows, found)
+        return ScaleEvidence(
+            listed=run.ranks,
+            listed_hosts=run.hosts,
+            last_rank=None if run.list_complete else run.last_rank,
+            logged=(log.nodes, log.ranks),
+            given=(options.nodes, options.ranks),
+            commanded=run.command.ranks if run.command is not None else None,
+            bounds=bounds,
+            processes=len({(device.host, device.pid) for device in run.group}),
+        )
+
     def _joined_log(self) -> NcclLog:
-        """The log in the output itself, else one read from a file of its own that was written by
-        one of the processes in the device list, rank 0's first."""
-        own = self.run.log
-        if own.says_choices or not self._context.logs:
+        """The log in the output itself, and those read from files of their own that were written
+        by processes in the device list."""
+        run = self.run
+        if self._logs is None:
+            own = run.log
+        else:
+            own, self._log_lines = self._logs.merged(run.group), self._logs.lines
+        keys = dict.fromkeys(process_key(item.host, item.pid) for item in sorted(run.group))
+        others = {key: self._context.logs[key] for key in keys if key in self._context.logs}
+        if not others:
             return own
-        for device in sorted(self.run.group):
-            log = self._context.logs.get((device.host, device.pid))
-            if log is not None:
-                log.add(own)
-                return log
-        return own
+        joined = NcclLog()
+        joined.merge(own, "the output")
+        for (host, pid), log in others.items():
+            joined.merge(log, f"{host}:{pid}")
+        return joined
 
     def _fill_report(self) -> None:
         report, run, log, scale = self._context.report, self.run, self._log, self._scale
@@ -199,11 +260,13 @@ class Table:
             )
 
     def _point(self, collective: Collective, head: tuple[object, ...]) -> _Point | None:
-        """Label and rounds of the rows that start with `head` (size to root); None where it cannot
+        """Label and passes of the rows that start with `head` (size to root); None where it cannot
         be told what ran."""
-        size, _, dtype, redop, root = head
+        size = head[0]
         assert isinstance(size, int)
-        scale, graph = self._scale, self.run.graph > 0
+        scale = self._scale
+        if self._label.refused:
+            return None
         choice, ran = label_of_row(
             self._label.choice,
             self._log.ran(collective, size, scale.ranks),
@@ -212,14 +275,8 @@ class Table:
         )
         if choice is None:
             return None
-        scope = self._context.rounds.scope(
-            collective, choice, scale.nodes, scale.ranks, self.run.registered or graph, graph
-        )
-        rounds = [
-            scope.get((size, dtype, redop, root, in_place), 0)  # type: ignore[arg-type]
-            for in_place in self.layout.in_place
-        ]
-        return _Point(choice, ran, scope, rounds)
+        passes = self._passes.setdefault((choice, *head), [0] * len(self.layout.in_place))
+        return _Point(choice, ran, passes)
 
     def _samples(self, rows: list[FlatRow], collective: Collective) -> list[Sample]:
         study, source = self._context.options.study, self._source
@@ -243,7 +300,7 @@ class Table:
                 lost += 1
                 continue
             size, _, dtype, redop, root = head
-            next_round, choice = point.rounds, point.choice
+            next_pass, choice = point.passes, point.choice
             for column, at, in_place in placements:
                 time_us = row[column]
                 if not time_us:
@@ -252,8 +309,8 @@ class Table:
                 wrong = row[column + 2]
                 if wrong:
                     wrong_lines.append(row[0])
-                cycle = next_round[at]
-                next_round[at] = cycle + 1
+                cycle = next_pass[at]
+                next_pass[at] = cycle + 1
                 # A call with more than 15 keywords is twice as slow (CPython 3.11 to 3.13).
                 sample = Sample(
                     study=study,
@@ -293,18 +350,14 @@ class Table:
         line: int,
         wrong_lines: list[int],
     ) -> None:
-        """Remember the rounds reached; tell the report what the rows gave."""
-        report, scale, rounds = self._context.report, self._scale, self._context.rounds
+        """Count in the report what the rows gave."""
+        report, scale = self._context.report, self._scale
         for head, point in points.items():
             if point is None:
                 continue
-            for in_place, reached in zip(self.layout.in_place, point.rounds, strict=True):
-                size, _, dtype, redop, root = head
-                key = (size, dtype, redop, root, in_place)
-                point.scope[key] = reached  # type: ignore[index]
-                rounds.rounds = max(rounds.rounds, reached)
-            number = sum(point.rounds) - point.counted
+            number = sum(point.passes) - point.counted
             if number and isinstance(head[0], int):
+                self.found.saw(choice_label(point.choice), number)
                 report.saw_many(collective, point.choice, scale.nodes, scale.ranks, number, head[0])
         if wrong_lines:
             report.flag(
@@ -313,12 +366,7 @@ class Table:
                 wrong_lines[0],
             )
         if lost:
-            report.flag(
-                FlagKind.CHOICE_UNKNOWN,
-                f"{self._label.said_by} forced one of algorithm and protocol, nothing tells the"
-                " other: say --choice, or log with NCCL_DEBUG=INFO"
-                " NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
-                line,
-            )
-            reason = "it cannot be told which algorithm or protocol ran"
+            label = self._label
+            report.flag(label.problem_kind, label.problem, line)
+            reason = "it cannot be decided which algorithm or protocol ran"
             report.cannot_read(line, "", reason, lost)

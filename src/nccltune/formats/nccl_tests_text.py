@@ -9,17 +9,22 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from nccltune.formats.command_lines import CommandLines
 from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks, visible
 from nccltune.formats.nccl_alarms import alarms
 from nccltune.formats.nccl_diagnostics import DiagnosticsReader, remarks
 from nccltune.formats.nccl_log import VERSION_LINE, NcclLog, find_log_line
 from nccltune.formats.nccl_run_log import RunLog
+from nccltune.formats.nccl_tests_layout import DTYPE_BYTES
+from nccltune.formats.nccl_tests_run import Run
 from nccltune.formats.nccl_tests_source import SourceReader
 from nccltune.formats.nccl_tests_table import BATCH_ROWS
 from nccltune.formats.prefixes import strip_prefix
+from nccltune.formats.process_logs import FileLogs, RunLogs, process_key
 from nccltune.formats.reading import FileKind, FlagKind
-from nccltune.model.sample import Sample
+from nccltune.formats.runs import Batch
+from nccltune.formats.stamps import Stamps, stamp_of
 
 # host: Test NCCL failure file:line 'error / last error'; host: Test timeout (Ns) file:line;
 # .. host pid N: Test failure file:line. Hosts and files stay out of the sentence.
@@ -27,13 +32,23 @@ _FAILURE = re.compile(
     r"Test (?P<kind>CUDA failure|NCCL failure|timeout|failure)\b(?: [^'(]*'(?P<what>[^']*)')?"
 )
 _LAST_ERROR = re.compile(r"# error: (?P<what>.*)")
+_BARE_HEADER = re.compile(
+    r"size\s+count\s+type\s.*\btime\s+algbw\s+busbw\b|\(B\)\s+\(elements\)\s.*\(us\)"
+    r"|out-of-place\s+in-place\s*$"
+)
+_DOTS = re.compile(r"[\[(<]?\s*(?:\.(?:\s?\.){2,20}|\u2026+|snip|\.\.)\s*[\])>]?", re.IGNORECASE)
+_ROW_WIDTH = 1024
+_ROW_INSIDE = re.compile(
+    rf"(?<![\d.])\d{{1,20}}\s{{1,32}}\d{{1,20}}\s{{1,32}}(?:{'|'.join(DTYPE_BYTES)})"
+    r"(?:\s{1,32}[^\s]{1,24}){6}"
+)
 _SUMMARY = "# NCCL_TESTS_ALLTOALLV"
 _PIECE_START = frozenset("-.0123456789")
 _MAX_SOURCES = 4096
 _MAX_HOSTS = 65536
 
 
-def read_text(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_text(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read nccl-tests output; see `context.Reader`."""
     reader = _TextReader(context)
     for number, lines in line_blocks(file, too_long=reader.too_long, progress=context.progress):
@@ -56,13 +71,19 @@ class _TextReader:
     def __init__(self, context: Context) -> None:
         self.report = context.report
         self.context = context
-        self.log = NcclLog()
+        self.logs = FileLogs()
+        self.commands = CommandLines()
         self.facts = RunLog()
         self.diagnostics = DiagnosticsReader()
         self.log_lines = 0
         self.hosts: set[str] = set()
-        self.plain = SourceReader(context, self.log)
+        self.plain = SourceReader(context, self.begin)
         self.sources = {"": self.plain}
+
+    def begin(self, run: Run, again: bool) -> RunLogs:
+        """A run's header starts: give it what was set for it, and its part of the log."""
+        run.command = self.commands.begin_run(again=again)
+        return self.logs.begin_run(again=again)
 
     def block(self, number: int, lines: list[str]) -> None:
         """Take in lines, the first of which has this number."""
@@ -82,18 +103,22 @@ class _TextReader:
             return
         if " NCCL " in text:
             if (match := find_log_line(text)) is not None:
-                self.log_line(source, text, match, number)
+                log = self.log_line(source, text, match, number)
+                self.note_time(log.stamps, line, line.find(" NCCL "))
                 return
             if self.diagnostics.feed(text, number):
                 self.report.ignored += 1
                 return
         body = text.lstrip()
         if body.startswith("#"):
-            if source.comment(text, number):
-                self.facts.nodes = self.log.nodes or self.facts.nodes
-                self.log = source.run.log = NcclLog()
+            self.commands.observe(body, number)
+            source.comment(text, number)
+            self.note_time(source.run.stamps, line, line.find("#"))
             for device in source.run.devices[-1:]:
                 self.note_host(device.host)
+                self.logs.note_device(device)
+            if source.table is not None and source.table.footer:
+                self.logs.end_table()
             if (error := _LAST_ERROR.match(body)) is not None:
                 what = visible(error["what"], 80)
                 self.report.flag(
@@ -108,16 +133,35 @@ class _TextReader:
             )
             self.report.flag(FlagKind.FAILURE, sentence, number)
         elif (version := VERSION_LINE.match(body)) is not None:
-            self.log.version = version["version"]
-        elif body and not source.other(text, number):
+            self.logs.unnamed.version = version["version"]
+        elif body:
+            self._other(source, text, body, number)
+
+    def _other(self, source: SourceReader, text: str, body: str, number: int) -> None:
+        """A line that is no comment and no log: a header without its `#`, a row, or neither."""
+        self.commands.observe(body, number)
+        if _BARE_HEADER.match(body):
+            source.comment(f"#{text}", number)
+        elif source.other(text, number):
+            return
+        elif _DOTS.fullmatch(body.rstrip()):
+            source.left_out(number)
+            self.report.ignored += 1
+        elif _ROW_INSIDE.search(text[:_ROW_WIDTH]):
+            self.report.cannot_read(number, text, "a result row behind words that are not known")
+        else:
             self.report.ignored += 1
 
-    def log_line(self, source: SourceReader, text: str, match: re.Match[str], number: int) -> None:
-        """An NCCL log line, perhaps behind a piece of a row."""
+    def log_line(
+        self, source: SourceReader, text: str, match: re.Match[str], number: int
+    ) -> NcclLog:
+        """An NCCL log line, perhaps behind a piece of a row; the log that it belongs to."""
         self.log_lines += 1
         self.report.ignored += 1
         message = text[match.end() :]
-        self.log.observe(message)
+        log = self.logs.log_for(match["host"], match["pid"], message)
+        log.observe(message)
+        self.facts.nodes = log.nodes or self.facts.nodes
         self.facts.observe((match["host"], match["pid"], match["tid"]), message, number)
         start, host = match.start(), "" if match["stamp"] else match["host"]
         # A piece of a row starts with a digit; after blanks only it may be part of the host's word.
@@ -125,6 +169,12 @@ class _TextReader:
             self.note_host(match["host"])
         elif text[:start].strip() or host not in self.hosts:
             source.glued(text, start, host, self.hosts, number)
+        return log
+
+    def note_time(self, stamps: Stamps, line: str, end: int) -> None:
+        """Remember when a run began, by a stamp before `end` in one of its first lines."""
+        if end > 0 and stamps.open:
+            stamps.add(stamp_of(line, end, latest=self.context.modified))
 
     def note_host(self, host: str) -> None:
         """Remember a host's name, to tell it from what it is glued to; it is never stored."""
@@ -137,14 +187,14 @@ class _TextReader:
         if source is None:
             if len(self.sources) >= _MAX_SOURCES:
                 return self.plain
-            source = self.sources[name] = SourceReader(self.context, self.log)
+            source = self.sources[name] = SourceReader(self.context, self.begin)
         return source
 
     def too_long(self, number: int, text: str) -> None:
         """A line that was not held."""
         self.report.cannot_read(number, text, "a line of more than 1 MiB")
 
-    def drain(self) -> Iterator[list[Sample]]:
+    def drain(self) -> Iterator[Batch]:
         """Samples of the tables that are complete, and of those that grew large."""
         for source in self.sources.values():
             while source.finished:
@@ -156,7 +206,6 @@ class _TextReader:
         """The file is over."""
         for source in self.sources.values():
             source.end_run("the file ends in the middle of a row")
-        self.facts.nodes = self.log.nodes or self.facts.nodes
         self.facts.finish()
         for alarm in alarms(self.facts):
             self.report.flag(
@@ -179,10 +228,12 @@ def read_log(file: BinaryIO) -> dict[tuple[str, int], NcclLog]:
             match = find_log_line(strip_prefix(line)[1])
             if match is None:
                 continue
-            key = (match["host"], int(match["pid"]))
+            key = process_key(match["host"], match["pid"])
             if key not in logs:
                 if len(logs) >= _MAX_SOURCES:
                     continue
                 logs[key] = NcclLog()
+            if not logs[key].lines:
+                logs[key].stamps.add(stamp_of(line, line.find(" NCCL ")))
             logs[key].observe(match.string[match.end() :])
     return logs

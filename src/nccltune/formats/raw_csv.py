@@ -20,6 +20,7 @@ from nccltune.formats.cells import (
 from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks, visible
 from nccltune.formats.reading import FileKind, FlagKind
+from nccltune.formats.runs import Batch, RunFound
 from nccltune.model.choice import (
     ALGORITHMS,
     DEFAULT,
@@ -27,6 +28,7 @@ from nccltune.model.choice import (
     PROTOCOLS,
     AnyChoice,
     Choice,
+    choice_label,
     parse_algorithm,
     parse_protocol,
 )
@@ -62,7 +64,7 @@ def header_of(line: str) -> list[str] | None:
     return cells if len(known) >= 4 and ("collective" in known or "size_bytes" in known) else None
 
 
-def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read measurements; see `context.Reader`. Raises InputError at the first thing wrong."""
     context.report.kind = FileKind.RAW_CSV
     reader: _Rows | None = None
@@ -71,7 +73,8 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
     def too_long(number: int, text: str) -> None:
         raise Problem(number, f"more than 1 MiB in a line: {visible(text, 40)}").error(name)
 
-    batch: list[Sample] = []
+    batches: dict[RunFound, list[Sample]] = {}
+    waiting = 0
     for number, lines in line_blocks(file, too_long=too_long, progress=context.progress):
         for at, line in enumerate(lines, number):
             if not line.strip() or line.startswith("#"):
@@ -80,14 +83,15 @@ def read_raw_csv(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
                 if reader is None:
                     reader = _Rows(_columns(line, context), context)
                 else:
-                    batch += reader.sample(line, at)
+                    for sample in reader.sample(line, at):
+                        batches.setdefault(reader.run_of(sample), []).append(sample)
+                        waiting += 1
             except CellError as error:
                 raise Problem(at, error.message, error.hint).error(name) from None
-        if len(batch) >= _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+        if waiting >= _BATCH:
+            yield from map(Batch, batches, batches.values())
+            batches, waiting = {}, 0
+    yield from map(Batch, batches, batches.values())
 
 
 def _columns(line: str, context: Context) -> dict[str, int]:
@@ -132,6 +136,22 @@ class _Rows:
         if context.options.choice is not None:
             self.report.flag(FlagKind.NOTE, "rows name their choice: --choice is not applied")
         self.source = Source(tool=TOOL, file_hash=self.report.file_hash or None)
+        self._runs: dict[tuple[object, ...], RunFound] = {}
+        self._passes: dict[tuple[object, ...], int] = {}
+
+    def run_of(self, sample: Sample) -> RunFound:
+        """Return the run of a sample. The format names none: rows of one collective, scale and
+        choice count as one, so that they are not taken for repeats."""
+        key = (sample.collective, sample.nodes, sample.ranks, sample.registered, sample.choice)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = RunFound(self.source)
+            run.collective, run.registered = sample.collective, sample.registered
+            run.nodes, run.ranks = sample.nodes, sample.ranks
+        label = choice_label(sample.choice)
+        run.add_row([sample.bytes, label, sample.collective, sample.time_us], [sample.time_us])
+        run.saw(label, 1)
+        return run
 
     def sample(self, line: str, number: int) -> list[Sample]:
         """The sample of a row; none where several operations were grouped."""
@@ -207,12 +227,9 @@ class _Rows:
         registered: bool,
         time_us: float,
     ) -> Sample:
-        rounds = self.context.rounds
-        scope = rounds.scope(collective, choice, nodes, ranks, registered)
-        key = (size, None, None, None, False)
-        cycle = scope.get(key, 0)
-        scope[key] = cycle + 1
-        rounds.rounds = max(rounds.rounds, cycle + 1)
+        key = (collective, size, choice, nodes, ranks, registered)
+        cycle = self._passes.get(key, 0)
+        self._passes[key] = cycle + 1
         return Sample(
             study=self.context.options.study,
             collective=collective,

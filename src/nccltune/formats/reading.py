@@ -7,6 +7,7 @@ from pathlib import PurePath
 import msgspec
 
 from nccltune.formats.lines import visible
+from nccltune.formats.runs import RunRecord
 from nccltune.model.choice import AnyChoice, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import SCHEMA_VERSION, Sample
@@ -50,17 +51,21 @@ class FlagKind(StrEnum):
     LOW_BANDWIDTH = "low_bandwidth"
     SCALE_UNKNOWN = "scale_unknown"
     SCALE_MISMATCH = "scale_mismatch"
+    SCALE_INFERRED = "scale_inferred"
     COLLECTIVE_UNKNOWN = "collective_unknown"
     CHOICE_ASSUMED = "choice_assumed"
     CHOICE_OVERRIDDEN = "choice_overridden"
     CHOICE_RESTRICTED = "choice_restricted"
     CHOICE_UNKNOWN = "choice_unknown"
+    CHOICE_CONFLICT = "choice_conflict"
+    CHOICE_UNCONFIRMED = "choice_unconfirmed"
     TUNER_LOADED = "tuner_loaded"
     TUNER_BYPASSED = "tuner_bypassed"
     AGGREGATED = "aggregated"
     CPU_TIME = "cpu_time"
     COLLAPSED = "collapsed"
     DIAGNOSED = "diagnosed"
+    DUPLICATE = "duplicate"
     NOTE = "note"
 
 
@@ -77,6 +82,8 @@ DOUBTFUL = frozenset(
         FlagKind.LOW_BANDWIDTH,
         FlagKind.SCALE_MISMATCH,
         FlagKind.CHOICE_UNKNOWN,
+        FlagKind.CHOICE_CONFLICT,
+        FlagKind.CHOICE_UNCONFIRMED,
         FlagKind.COLLECTIVE_UNKNOWN,
         FlagKind.TUNER_LOADED,
         FlagKind.COLLAPSED,
@@ -218,7 +225,8 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One line of `imports.jsonl`: a file that was read into a study.
 
     `file` is its name without folders; `options` what the reading was told; `flags` the kinds found
-    with their count; `doubtful` those of them that put the numbers in doubt.
+    with their count; `doubtful` those of them that put the numbers in doubt; `runs` the starts of
+    the program that the file shows (None in studies of nccltune 0.1).
     """
 
     # A factory, so that it is written even at its default.
@@ -238,9 +246,12 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tool_version: str | None = None
     nccl_version: str | None = None
     at: str | None = None
+    runs: list[RunRecord] | None = None
 
     @classmethod
-    def of(cls, report: FileReport, options: str, at: str | None) -> "ImportRecord":
+    def of(
+        cls, report: FileReport, options: str, at: str | None, runs: list[RunRecord]
+    ) -> "ImportRecord":
         """The record of a finished reading."""
         return cls(
             file=PurePath(report.name).name,
@@ -250,7 +261,7 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             size_bytes=report.size_bytes,
             tables=report.tables,
             rows=report.rows,
-            samples=report.samples,
+            samples=sum(run.samples for run in runs),
             unreadable=report.unreadable,
             flags={flag.kind.value: flag.count for flag in report.flags},
             doubtful=[flag.kind.value for flag in report.flags if flag.doubtful],
@@ -258,4 +269,5 @@ class ImportRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             tool_version=report.tool_version,
             nccl_version=report.nccl_version,
             at=at,
+            runs=runs,
         )

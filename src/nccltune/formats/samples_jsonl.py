@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own `samples.jsonl`, of this or another study."""
 
+import hashlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -8,36 +9,47 @@ import msgspec
 
 from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks
+from nccltune.formats.platform_facts import PlatformFacts
 from nccltune.formats.reading import FileKind, FlagKind
-from nccltune.model.sample import SCHEMA_VERSION, Sample
+from nccltune.formats.runs import ROWS_KEPT, Batch, RunFound
+from nccltune.model.choice import choice_label
+from nccltune.model.sample import SCHEMA_VERSION, Sample, Source
+
+BENCH = "nccltune-bench"
+"""Begins the name of the tool in samples of nccltune's own bench."""
 
 
-def read_samples(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
+def read_samples(file: BinaryIO, context: Context) -> Iterator[Batch]:
     """Read samples; see `context.Reader`.
 
-    They keep everything but the study's name and the file they were read from. Their rounds stay
-    together and come after those that the study holds already, so that what was measured in one
-    round stays comparable.
+    They keep everything but the study's name and the file they were read from. Samples of nccltune
+    0.1 name no process: they get one here.
     """
     report, options = context.report, context.options
     report.kind = FileKind.SAMPLES
     decoder = msgspec.json.Decoder(Sample)
-    first_round = context.rounds.rounds
-    file_hash = report.file_hash or None
     blocks = line_blocks(
         file,
         too_long=lambda number, text: report.cannot_read(number, text, "a line of more than 1 MiB"),
         progress=context.progress,
     )
+    runs: _Runs | None = None
     relabelled = False
+    broken = last_line = 0
     for number, lines in blocks:
-        batch: list[Sample] = []
+        runs = runs or _Runs(lines, report.file_hash or None)
+        batches: dict[RunFound, list[Sample]] = {}
         for at, line in enumerate(lines, number):
             if not line.strip():
                 continue
+            last_line = at
+            if "\ufffd" in line:
+                report.cannot_read(at, line, "not a sample: its bytes are not UTF-8")
+                continue
             try:
                 sample = decoder.decode(line)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                broken = 0 if isinstance(error, msgspec.ValidationError) else at
                 report.cannot_read(at, line, f"not a sample: {error}")
                 continue
             if sample.schema_version > SCHEMA_VERSION:
@@ -52,21 +64,84 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[list[Sample]]:
                     at,
                 )
             relabelled = relabelled or options.choice not in (None, sample.choice)
+            run, source = runs.find(sample)
             moved = msgspec.structs.replace(
                 sample,
                 study=options.study,
-                round=sample.round + first_round,
                 nodes=sample.nodes or options.nodes,
                 ranks=sample.ranks or options.ranks,
-                source=msgspec.structs.replace(
-                    sample.source, file_hash=file_hash or sample.source.file_hash
-                ),
+                source=source,
             )
+            run.nodes, run.ranks = moved.nodes, moved.ranks
+            run.saw(choice_label(moved.choice), 1)
             report.saw(moved)
-            batch.append(moved)
-        if batch:
-            last = max(sample.round for sample in batch)
-            context.rounds.rounds = max(context.rounds.rounds, last + 1)
-            yield batch
+            batches.setdefault(run, []).append(moved)
+        yield from map(Batch, batches, batches.values())
+    if broken and broken == last_line:
+        report.flag(
+            FlagKind.ABORTED,
+            "the last line is cut: the file is not complete",
+            broken,
+            doubtful=True,
+        )
     if relabelled:
         report.flag(FlagKind.NOTE, "samples name their choice themselves: --choice is not applied")
+
+
+class _Runs:
+    """The runs of a samples file. `head` are its first lines, which stand for the file where
+    samples name no process: it may grow behind them."""
+
+    def __init__(self, head: list[str], file_hash: str | None) -> None:
+        first = [line.strip() for line in head if line.strip()][:ROWS_KEPT]
+        self._file = hashlib.sha256("\n".join(first).encode()).hexdigest()[:16]
+        self._file_hash = file_hash
+        self._found: dict[tuple[object, ...], tuple[RunFound, Source]] = {}
+
+    def find(self, sample: Sample) -> tuple[RunFound, Source]:
+        """Return the run of a sample and the source that the sample gets."""
+        source = sample.source
+        old = source.process is None
+        # Without a process every part that may have been one of its own counts as one.
+        part = _old_process(sample) if old else ()
+        key = (source, sample.collective, sample.nodes, sample.ranks, part)
+        found = self._found.get(key)
+        if found is None:
+            process, in_rounds = source.process, source.in_rounds
+            if process is None:
+                text = f"{self._file} {part}"
+                process = hashlib.sha256(text.encode()).hexdigest()[:16]
+                in_rounds = _rounds_are_real(source)
+            run = RunFound()
+            run.process, run.collective, run.in_rounds = process, sample.collective, in_rounds
+            run.facts = facts_of_source(source)
+            moved = msgspec.structs.replace(
+                source,
+                process=process,
+                in_rounds=in_rounds,
+                file_hash=self._file_hash or source.file_hash,
+            )
+            found = self._found[key] = (run, moved)
+        return found
+
+
+def facts_of_source(source: Source) -> PlatformFacts:
+    """Return what a sample itself shows of its platform. The bench hashes hosts in another way."""
+    host = source.host_hash
+    if host is not None and source.tool.startswith(BENCH):
+        host = f"bench {host}"
+    return PlatformFacts(nccl=source.nccl_version, first_host=host)
+
+
+def _old_process(sample: Sample) -> tuple[object, ...]:
+    """What names a process in samples of nccltune 0.1: its bench ran all choices in one process; of
+    other tools a process ran one choice, and `sweep --with nccl-tests` started one a round."""
+    source = sample.source
+    if source.tool.startswith(BENCH):
+        return ("bench",)
+    place = (source.file_hash, sample.collective.value, choice_label(sample.choice))
+    return (*place, sample.round) if _rounds_are_real(source) else place
+
+
+def _rounds_are_real(source: Source) -> bool:
+    return source.tool == "nccl-tests" and source.file_hash is None

@@ -45,6 +45,7 @@ COLUMNS = (
 LEAST_COLUMNS = 8
 MAX_LINE = 255
 """NVIDIA's reader takes lines in pieces of this many bytes; longer ones fall apart."""
+_LONGEST_READ = 1 << 14
 MAX_BYTES = 32 << 20
 MAX_RULES = 1 << 18
 """Our plugin's limits, too: what a communicator keeps is bounded."""
@@ -116,6 +117,13 @@ def parse_rules(data: bytes | str, *, name: str = "config", strict: bool = False
     text = data.decode("utf-8-sig", errors="replace")
     found = RuleFile([], {}, [], [])
     for number, raw in enumerate(text.split("\n"), 1):
+        if len(raw) > _LONGEST_READ:
+            # A row or a header of such a length is none; its cells alone take gigabytes.
+            message = f"a line of {len(raw)} characters is not read"
+            found.problems.append(Problem(number, message, "a row has 8 to 11 short columns"))
+            if strict:
+                raise found.problems[-1].error(name)
+            continue
         line = raw.removesuffix("\r").strip(" \t")
         if not line:
             continue

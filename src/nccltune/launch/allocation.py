@@ -39,12 +39,19 @@ def allocated(launcher: Launcher, environment: Mapping[str, str]) -> Allocated |
     return Allocated(int(told), f"{told}, as job {environment[JOB]} of Slurm has ({NODES})")
 
 
+def knows_hosts(
+    flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
+) -> bool:
+    """Return whether the launcher is given its nodes: by the job, or by a queue's variables."""
+    mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
+    return not mpirun or nodes < 2 or bool(hosts) or any(map(environment.get, _HOSTS_KNOWN))
+
+
 def check_hosts(
     flavor: Flavor, nodes: int, hosts: Sequence[str], environment: Mapping[str, str]
 ) -> None:
     """Raise InputError where an mpirun is to start on nodes that nobody names to it."""
-    mpirun = flavor.launcher in (Launcher.OPENMPI, Launcher.HYDRA)
-    if mpirun and nodes > 1 and not hosts and not any(map(environment.get, _HOSTS_KNOWN)):
+    if not knows_hosts(flavor, nodes, hosts, environment):
         raise InputError(
             f"{flavor.words} is to start on {nodes} nodes, and none is named",
             hint="--hosts node1,node2",

@@ -16,6 +16,7 @@ class Launcher(enum.Enum):
     HYDRA = "hydra"
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
+    TORCHRUN = "torchrun"
 
 
 class Flavor(NamedTuple):

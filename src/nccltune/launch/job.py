@@ -10,6 +10,7 @@ import msgspec
 
 from nccltune.launch.placement import Placement, block
 from nccltune.model.errors import InputError
+from nccltune.model.names import nearest
 
 BENCH = "nccltune-bench"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -117,7 +118,12 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "is not UTF-8 text", where=f"{path}:{line}", hint="a job file is TOML"
+        ) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"is not TOML: {error}", where=str(path)) from error
 
 
@@ -126,11 +132,28 @@ def checked(raw: object, where: str) -> Job:
     try:
         job = msgspec.convert(raw, Job)
     except msgspec.ValidationError as error:
-        raise InputError(
-            str(error), where=where, hint="docs/reference/job-files.md has every key"
-        ) from error
+        raise _invalid(str(error), where) from error
     check(job, where)
     return job
+
+
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `([^`]*)`(?: - at `\$\.?(\w*)`)?")
+_TABLES = {"": Job, "slurm": SlurmOptions, "kubernetes": KubernetesOptions}
+
+
+def _invalid(message: str, where: str) -> InputError:
+    """Return the error for a key or a value that a job does not take."""
+    every = "docs/reference/job-files.md has every key"
+    unknown = _UNKNOWN_KEY.fullmatch(message)
+    table = _TABLES.get(unknown[2] or "") if unknown is not None else None
+    if unknown is None or table is None:
+        return InputError(message, where=where, hint=every)
+    key = f"{unknown[2]}.{unknown[1]}" if unknown[2] else unknown[1]
+    return InputError(
+        f"no key is called {key!r}",
+        where=where,
+        hint=f"{nearest(unknown[1], table.__struct_fields__)}; {every}",
+    )
 
 
 def check(job: Job, where: str) -> None:

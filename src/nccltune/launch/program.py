@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments of nccl-tests, read as its getopt reads them: GPUs, sizes that will be measured."""
 
+import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from nccltune.model.errors import InputError
-from nccltune.model.sizes import parse_bytes
+from nccltune.model.names import distance
 
 _BINARY = re.compile(
     r"(all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv?|scatter|gather|sendrecv"
@@ -43,11 +43,32 @@ _LONG = {
     "report_timestamps": "S",
     "memory": "M",
     "unalign": "u",
-    "per_iter": "I",
+    "per_iter_timing": "I",
+    "per_iter_skip": "K",
     "help": "h",
 }
 LETTERS = frozenset("tgbeifnmwNpIKcodrzyTGCaRxDVJSMu")
 """Options with a value (nccl-tests 2.19.6); `-h` has none."""
+LONG_NAMES = frozenset(_LONG)
+_FAMILIES = [
+    "all_reduce",
+    "all_gather",
+    "broadcast",
+    "reduce_scatter",
+    "reduce",
+    "alltoall",
+    "alltoallv",
+    "scatter",
+    "gather",
+    "sendrecv",
+    "hypercube",
+]
+_SQUEEZED = {family.replace("_", ""): family for family in _FAMILIES} | {
+    "bcast": "broadcast",
+    "sendreceive": "sendrecv",
+}
+_SIZE = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S)?")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 DEFAULT_BYTES = 32 << 20
 DEFAULT_STEP = 1 << 20
 
@@ -62,13 +83,23 @@ class Argument(NamedTuple):
 
 
 class Program(NamedTuple):
-    """An nccl-tests binary with its arguments; `unknown` are (place, word) of what it refuses.
-    `at` is the place of the binary among the words."""
+    """An nccl-tests binary with its arguments.
+
+    `unknown` are (place, word) of what it refuses, `ignored` of what it never looks at. `at` is the
+    place of the binary among the words.
+    """
 
     binary: str
     at: int
     arguments: tuple[Argument, ...]
     unknown: tuple[tuple[int, str], ...]
+    ignored: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def collective(self) -> str:
+        """The collective of the binary: `all_reduce`."""
+        match = _BINARY.fullmatch(PurePosixPath(self.binary).name)
+        return match[1] if match is not None else ""
 
     def value(self, flag: str) -> str | None:
         """The value that counts: the last."""
@@ -89,12 +120,7 @@ class Program(NamedTuple):
     def size(self, flag: str) -> int | None:
         """`b` or `e` in bytes; None where it is no size."""
         value = self.value(flag)
-        if value is None:
-            return DEFAULT_BYTES
-        try:
-            return parse_bytes(value)
-        except InputError:
-            return None
+        return DEFAULT_BYTES if value is None else parse_size(value)
 
     @property
     def sizes(self) -> "Sizes | None":
@@ -102,10 +128,10 @@ class Program(NamedTuple):
         first, last, factor = self.size("b"), self.size("e"), self.number("f", 1)
         step = DEFAULT_STEP
         if (given := self.value("i")) is not None:
-            try:
-                step = parse_bytes(given)
-            except InputError:
+            read = parse_size(given)
+            if read is None:
                 return None
+            step = read
         if first is None or last is None or (factor <= 1 and step <= 0):
             return None
         return Sizes(first, last, max(1, factor), step)
@@ -148,6 +174,18 @@ class Sizes(NamedTuple):
             size = size * self.factor if self.factor > 1 else size + self.step
 
 
+def parse_size(text: str) -> int | None:
+    """Return a size in bytes as nccl-tests reads it; None where it refuses the text.
+
+    Of a unit it reads the first letter alone: `8GB` is 8 GiB, `8B` is refused.
+    """
+    match = _SIZE.match(text)
+    if match is None or (match[2] or "").lower() not in _UNITS:
+        return None
+    size = float(match[1]) * _UNITS[(match[2] or "").lower()]
+    return int(size) if 0 <= size < 1 << 63 else None
+
+
 def _strtol(text: str) -> int:
     match = re.match(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|\d+)", text)
     if match is None:
@@ -161,22 +199,67 @@ def is_nccl_test(word: str) -> bool:
     return _BINARY.fullmatch(PurePosixPath(word).name) is not None
 
 
-def read_program(words: Sequence[str]) -> Program | None:
+def nearest_nccl_test(word: str) -> str | None:
+    """Return the binary that a word means that looks like one of nccl-tests and names none.
+
+    `allreduce_perf` is `all_reduce_perf`; the folder of the word is kept.
+    """
+    path = PurePosixPath(word)
+    if _BINARY.fullmatch(path.name):
+        return None
+    name, found, rest = path.name.lower().replace("-", "_").partition("_perf")
+    if not found:
+        name, found, rest = path.name.lower().replace("-", "_").partition("perf")
+    if not found:
+        # `all_reduce_pref`: letters of the ending itself.
+        whole = {f"{squeezed}perf": family for squeezed, family in _SQUEEZED.items()}
+        squeezed = name.replace("_", "")
+        close = [one for one in whole if distance(squeezed, one, 1) <= 1]
+        return f"{word[: -len(path.name)]}{whole[close[0]]}_perf" if close else None
+    if rest.startswith(".") or not name:
+        return None
+    squeezed = name.replace("_", "")
+    family = _SQUEEZED.get(squeezed)
+    if family is None:
+        close = difflib.get_close_matches(squeezed, _SQUEEZED, n=1, cutoff=0.8)
+        family = _SQUEEZED[close[0]] if close else None
+    if family is None:
+        return None
+    return word[: len(word) - len(path.name)] + f"{family}_perf{rest}"
+
+
+def bare_collective(words: Sequence[str]) -> tuple[int, str] | None:
+    """Return the place of a word such as `all_reduce` with nccl-tests' options behind it, and the
+    binary that it means; None where there is none."""
+    for at, word in enumerate(words):
+        name = PurePosixPath(word).name
+        family = _SQUEEZED.get(name.lower().replace("-", "_").replace("_", ""))
+        if family is not None and {"-b", "-e"} <= set(words[at + 1 :]):
+            return at, word[: len(word) - len(name)] + f"{family}_perf"
+    return None
+
+
+def read_program(words: Sequence[str], skip: Set[int] = frozenset()) -> Program | None:
     """The nccl-tests binary among `words` (it may stand behind `numactl ...`) with its arguments;
-    None where there is none."""
+    None where there is none. Words at the places of `skip` are passed over."""
     at = next((place for place, word in enumerate(words) if is_nccl_test(word)), None)
     if at is None:
         return None
     arguments: list[Argument] = []
     unknown: list[tuple[int, str]] = []
+    ignored: list[tuple[int, str]] = []
     place = at + 1
     while place < len(words):
-        place = _take(words, place, arguments, unknown)
-    return Program(words[at], at, tuple(arguments), tuple(unknown))
+        place = place + 1 if place in skip else _take(words, place, arguments, unknown, ignored)
+    return Program(words[at], at, tuple(arguments), tuple(unknown), tuple(ignored))
 
 
 def _take(
-    words: Sequence[str], at: int, arguments: list[Argument], unknown: list[tuple[int, str]]
+    words: Sequence[str],
+    at: int,
+    arguments: list[Argument],
+    unknown: list[tuple[int, str]],
+    ignored: list[tuple[int, str]],
 ) -> int:
     word = words[at]
     following = words[at + 1] if at + 1 < len(words) else None
@@ -195,6 +278,7 @@ def _take(
             return at + 1
     else:
         # getopt skips what is no option: nccl-tests never looks at it.
+        ignored.append((at, word))
         return at + 1
     if letter == "h":
         arguments.append(Argument("h", "", at, 1))

@@ -12,6 +12,7 @@ own, and in verify.jsonl.
 
 import contextlib
 import fcntl
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -85,7 +86,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record:
-    """The study of a sweep as its memory: takes points, and says which it has."""
+    """The study of a sweep as its memory: takes points, and says which it has.
+
+    One record is one start of the bench: its timings name one process.
+    """
 
     def __init__(self, study: Study, hello: Hello, *, verifying: bool = False) -> None:
         self.study = study
@@ -99,6 +103,7 @@ class Record:
             version=hello.version,
             nccl_version=hello.nccl.version,
             host_hash=hosts[0] if hosts else None,
+            process=secrets.token_hex(8),
         )
 
     @property

@@ -4,6 +4,7 @@
     NccltuneError            exit code 70: our bug, unless a subclass says otherwise
     +-- InputError           2   a file, an option or a value is wrong
     +-- StudyError           2   a study folder is missing, damaged or of another kind
+    |   +-- UnwritableError  2   a file of it cannot be written
     +-- PlatformError        3   this machine cannot do it (no GPU, no library, no plugin)
     +-- LaunchError          4   the job that was started failed
 
@@ -39,6 +40,10 @@ class StudyError(NccltuneError):
     """A study folder is missing, damaged, or not what the verb needs."""
 
     exit_code = 2
+
+
+class UnwritableError(StudyError):
+    """A file cannot be written: no permission, a read-only file system, no space."""
 
 
 class PlatformError(NccltuneError):

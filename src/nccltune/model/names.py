@@ -4,10 +4,52 @@
 import difflib
 from collections.abc import Iterable
 
+_SHORT_LIST = 20
+"""Words that a hint lists in full; of more it lists the nearest."""
+_NEAR = 8
+
 
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """A hint: the nearest valid word if one is near, and the whole list."""
+    """Return a hint: the nearest valid word if one is near, and the valid words.
+
+    Of a long list only those that resemble the word are named.
+    """
     words = [str(item) for item in valid]
-    close = difflib.get_close_matches(word.strip().lower(), words, n=1, cutoff=0.5)
-    listed = " ".join(words)
-    return f"did you mean {close[0]!r}? valid: {listed}" if close else f"valid: {listed}"
+    plain = word.strip().lower()
+    close = difflib.get_close_matches(plain, words, n=1, cutoff=0.5)
+    if len(words) <= _SHORT_LIST:
+        listed = " ".join(words)
+        return f"did you mean {close[0]!r}? valid: {listed}" if close else f"valid: {listed}"
+    near = [item for item in words if plain and plain in item.lower()]
+    near += [item for item in difflib.get_close_matches(plain, words, n=_NEAR) if item not in near]
+    near = near[:_NEAR]
+    if close:
+        others = [item for item in near if item != close[0]]
+        also = f" near it: {' '.join(others)};" if others else ""
+        return f"did you mean {close[0]!r}?{also} {len(words)} are valid"
+    if near:
+        return f"did you mean one of {' '.join(near)}? {len(words)} are valid"
+    return f"valid: {' '.join(words[:_NEAR])} and {len(words) - _NEAR} more"
+
+
+def distance(first: str, second: str, limit: int) -> int:
+    """Return how many letters are added, left out, changed or swapped with a neighbour.
+
+    `limit` + 1 stands for every larger distance.
+    """
+    if abs(len(first) - len(second)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for at, letter in enumerate(first, 1):
+        older, before = before, row
+        row = [at]
+        for place, other in enumerate(second, 1):
+            cost = min(before[place] + 1, row[-1] + 1, before[place - 1] + (letter != other))
+            swapped = (
+                at > 1 and place > 1 and letter == second[place - 2] and first[at - 2] == other
+            )
+            row.append(min(cost, older[place - 2] + 1) if swapped else cost)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from nccltune.model.errors import StudyError
+from nccltune.model.errors import StudyError, UnwritableError
 from nccltune.model.platform import Platform
 from nccltune.model.sample import SCHEMA_VERSION, Sample
 
@@ -173,7 +173,7 @@ class Study:
                 if to_disk:
                     os.fsync(file.fileno())
         except OSError as error:
-            raise StudyError(
+            raise UnwritableError(
                 f"cannot be written: {error.strerror}",
                 where=str(path),
                 hint="what was there before is untouched; free space or name another study",
@@ -193,7 +193,7 @@ class Study:
         _check_schema(raw, str(path))
         try:
             return msgspec.json.decode(raw, type=kind)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise StudyError(f"is damaged: {error}", where=str(path)) from error
 
     def write_json(self, path: Path, value: object) -> None:
@@ -221,7 +221,7 @@ class Study:
                     continue
                 try:
                     yield decoder.decode(line)
-                except msgspec.MsgspecError as error:
+                except _UNREADABLE as error:
                     if not line.endswith(b"\n"):
                         return
                     where = f"{path}:{number}"
@@ -236,7 +236,7 @@ class Study:
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to `path` so that it holds the old or the new content, never a part.
 
-    Raises StudyError where the disk or the folder refuses.
+    Raises UnwritableError where the disk or the folder refuses.
     """
     temporary: str | None = None
     try:
@@ -251,7 +251,7 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise StudyError(
+        raise UnwritableError(
             f"cannot be written: {error.strerror}",
             where=str(path),
             hint="what was there before is untouched",
@@ -284,10 +284,14 @@ def _end_torn_line(path: Path, handle: int) -> None:
         return
     try:
         msgspec.json.decode(torn)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         os.ftruncate(handle, size - len(torn))
     else:
         os.write(handle, b"\n")
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON of ours, UTF-8 or not."""
 
 
 class _Versioned(msgspec.Struct):
@@ -298,7 +302,7 @@ def _check_schema(raw: bytes, where: str) -> None:
     """A file of a newer nccltune is not damaged; say so."""
     try:
         version = msgspec.json.decode(raw, type=_Versioned).schema_version
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return
     if version > SCHEMA_VERSION:
         raise StudyError(

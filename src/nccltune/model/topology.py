@@ -37,7 +37,11 @@ class C2c(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` is NVML's, `sm` its compute capability (90 is 9.0), `gdr` GPUDirect RDMA."""
+    """A GPU; `index` is NVML's, `sm` its compute capability (90 is 9.0), `gdr` GPUDirect RDMA.
+
+    `detected` says that `sm` and `nvlinks` are not the file's but what detection should find,
+    `assumed` that they may be others.
+    """
 
     index: int | None = None
     sm: int | None = None
@@ -46,10 +50,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     nvlinks: tuple[NvLink, ...] = ()
     c2c: tuple[C2c, ...] = ()
     name: str | None = None
+    detected: bool = False
+    assumed: bool = False
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of a NIC; `mbit_per_s` is what it told, `gdr` whether it reads and writes GPUs."""
+    """A port of a NIC; `mbit_per_s` is its speed, `gdr` says whether it reads and writes
+    GPUs. `assumed` names where the speed is from, if not from the file."""
 
     name: str | None = None
     index: int | None = None
@@ -62,6 +69,7 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     coll: bool | None = None
     rail: int | None = None
     plane: int | None = None
+    assumed: str | None = None
 
 
 class Pci(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +110,8 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. `source` is the file's name, or where it was read; `unread` what was skipped."""
+    """One node. `source` is the file's name, or where it was read; `unread` what was skipped,
+    `assumed` what was added that the file leaves to detection."""
 
     source: str
     dialect: Dialect
@@ -110,3 +119,4 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     name: str | None = None
     unread: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()

@@ -54,7 +54,13 @@ def render(examined: Examination) -> str:
         findings=findings,
         others=[Others(title, examined.of(kind)) for kind, title in _TITLES.items()],
         would_tell=what_would_tell(examined, 5),
-        unread=[(node.name, words) for node in examined.nodes for words in node.unread],
+        unread=[
+            (node.name, words)
+            for node in examined.nodes
+            for words in dict.fromkeys(
+                (*(f"{one.file}: {one.why}" for one in node.unused), *node.unread)
+            )
+        ],
         counts=[
             ("Findings", len(findings)),
             *((title, len(examined.of(kind))) for kind, title in _TITLES.items()),

@@ -2,6 +2,7 @@
 """From a node's hardware to its links, paths, flows and the link that limits a collective.
 
 load.py          a file of any kind to a topology; machine.py the one it runs on
+fill_in.py       GPUs and NVLinks that files leave to detection (gpu_models.py, node_shapes.toml)
 links.py         vertices and directed links: the shared words
 bandwidth.py     NCCL's bandwidth of one link, from bandwidths.toml
 build.py         topologies to links; classify.py what a PCI device is

@@ -9,16 +9,24 @@ from typing import Any, NamedTuple
 from nccltune.model.topology import Cpu, Gpu, Pci
 
 Version = tuple[int, int, int]
+ASSUMED = ", assumed"
+"""The end of how an NVLink's bandwidth was derived that no file names."""
 _PCI_DEFAULT_LANE = 60
 _WIDTH_DEFAULT = 16
+WIDTHS = (1, 2, 4, 8, 12, 16, 32)
+"""Numbers of lanes that PCIe has. Others are a machine's word for not known: 0, 255, -1."""
 
 
 class Bandwidth(NamedTuple):
-    """GB/s in one direction, how they were derived, and whether NCCL knows or guesses."""
+    """GB/s in one direction, how they were derived, and whether NCCL knows or guesses.
+
+    `upper_bound` is a guess that the link may be slower than, as of a width that is not known.
+    """
 
     gb_per_s: float
     how: str
     sure: bool = True
+    upper_bound: bool = False
 
 
 @cache
@@ -55,25 +63,34 @@ def pci_generation(speed: str | None) -> int | None:
 
 
 def pci(device: Pci) -> Bandwidth:
-    """A PCI device's upstream link: width x speed (`ncclTopoAddPci`)."""
+    """Return a PCI device's upstream link: width x speed (`ncclTopoAddPci`).
+
+    NCCL replaces a width of 0 by 16, asks the machine where the file has none, and multiplies by
+    any other number. A negative one gives a link that no ring fits on: 0 here.
+    """
     lane, words, sure = _PCI_DEFAULT_LANE, "", True
     for row in _tables()["pci"]:
         if device.speed is not None and device.speed.startswith(row["text"]):
             lane, words = row["lane"], f"Gen{row['generation']}"
             break
     else:
-        told = "no link_speed" if device.speed is None else f"link_speed '{device.speed}'"
-        words, sure = f"{told} read as Gen3", False
+        given = "no link_speed" if device.speed is None else f"link_speed '{device.speed}'"
+        words, sure = f"{given} read as Gen3", False
     width = device.width
     if width:
         words += f" x{width}"
     else:
-        told = "no link_width" if width is None else "width 0"
-        width, sure = _WIDTH_DEFAULT, False
-        words += f" x16 ({told} read as 16)"
+        given = "no link_width" if width is None else "width 0"
+        width = _WIDTH_DEFAULT
+        words += f" x16 ({given} read as 16)"
+        return Bandwidth(width * lane / 80.0, words, False, upper_bound=True)
     if width < 0:
-        return Bandwidth(0.0, f"{words}: no such width", False)
-    return Bandwidth(min(width, 1 << 16) * lane / 80.0, words, sure)
+        booked = max(width, -(1 << 16)) * lane / 80.0
+        return Bandwidth(0.0, f"{words}: NCCL books {booked:g} GB/s, no ring fits", False)
+    known = width in WIDTHS
+    words += "" if known else ": no width of PCIe, NCCL multiplies by it"
+    value = min(width, 1 << 16) * lane / 80.0
+    return Bandwidth(value, words, sure and known, upper_bound=not known)
 
 
 def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
@@ -90,7 +107,8 @@ def nvlink(gpu: Gpu, version: Version | None) -> Bandwidth:
     ]
     value = fitting[-1]["gb_per_s"]
     known = gpu.sm == sm
-    return Bandwidth(value, f"{value:g} for sm{sm}" + ("" if known else ", sm not known"), known)
+    doubt = ASSUMED if gpu.assumed else "" if known else ", sm not known"
+    return Bandwidth(value, f"{value:g} for sm{sm}{doubt}", known and not gpu.assumed)
 
 
 def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
@@ -117,10 +135,11 @@ def between_cpus(cpu: Cpu, version: Version | None) -> Bandwidth:
     return Bandwidth(row["gb_per_s"], row["words"], sure)
 
 
-def net(mbit_per_s: int | None) -> Bandwidth:
+def net(mbit_per_s: int | None, *, assumed: str | None = None) -> Bandwidth:
     """A NIC's port (`ncclTopoAddNet`)."""
     if mbit_per_s is None or mbit_per_s <= 0:
         told = "no speed" if mbit_per_s is None else f"speed {mbit_per_s}"
         value = _tables()["net_default_mbit_per_s"]
         return Bandwidth(value / 8000.0, f"{told} read as {value / 1000:g} Gbit/s", False)
-    return Bandwidth(mbit_per_s / 8000.0, f"{mbit_per_s / 1000:g} Gbit/s")
+    words = f"{mbit_per_s / 1000:g} Gbit/s" + (f" {assumed}" if assumed else "")
+    return Bandwidth(mbit_per_s / 8000.0, words, assumed is None)

@@ -108,6 +108,7 @@ class _Build:
             gb_per_s=found.gb_per_s + (before.gb_per_s if before else 0.0),
             how=f"{before.how}, and {found.how}" if before else found.how,
             sure=found.sure and (before is None or before.sure),
+            upper_bound=found.upper_bound or (before is not None and before.upper_bound),
         )
 
 
@@ -125,7 +126,9 @@ class _Host:
         self._switch_links: list[tuple[int, str, str]] = []
         self._outside: dict[int, str] = {}
         devices = [device for cpu in topology.cpus for device in cpu.devices]
-        self.has_gpus = _any(devices, lambda device: device.gpu is not None)
+        self.has_gpus = _any(
+            devices, lambda device: device.gpu is not None and not device.gpu.detected
+        )
         nets = [net for cpu in topology.cpus for net in _nets(cpu)]
         # NCCL leaves out ports without a number; a file that numbers none is not its dump.
         numbered = any(net.index is not None for net in nets)
@@ -197,8 +200,9 @@ class _Host:
                 port = self.build.vertex(
                     f"NET {device.bus_id}", NodeKind.NET, node, bus_id=device.bus_id
                 )
-                words = f"speed not told: that of its PCI link, {found.how}"
-                self.build.both(name, port, LinkKind.NET, Bandwidth(found.gb_per_s, words, False))
+                words = f"speed not in the file: at most its PCI link's, {found.how}"
+                most = Bandwidth(found.gb_per_s, words, False, upper_bound=True)
+                self.build.both(name, port, LinkKind.NET, most)
         elif kind is Device.SWITCH:
             name = self.build.vertex(
                 f"PCI {device.bus_id}", NodeKind.PCI, node, bus_id=device.bus_id
@@ -231,7 +235,8 @@ class _Host:
             name = self.build.vertex(
                 f"NET {label}", NodeKind.NET, node, index=net.index, gdr=net.gdr
             )
-            self.build.both(nic, name, LinkKind.NET, bandwidth.net(net.mbit_per_s))
+            found = bandwidth.net(net.mbit_per_s, assumed=net.assumed)
+            self.build.both(nic, name, LinkKind.NET, found)
 
     def _nvlinks(self, name: str, gpu: Gpu, cpu: str) -> None:
         each = bandwidth.nvlink(gpu, self.build.version)

@@ -96,7 +96,7 @@ def read_calibration(path: Path) -> Calibration:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     try:
         own = msgspec.json.decode(data, type=Calibration)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
             f"is no calibration: {error}",
             where=str(path),

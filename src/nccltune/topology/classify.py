@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from nccltune.model.topology import NvLink, Pci
 from nccltune.topology.bandwidth import Version
+from nccltune.topology.gpu_models import model_of
 from nccltune.topology.links import NodeKind
 
 _GPU_CLASSES = ("0x03", "0x1200")
@@ -37,8 +38,20 @@ def device_of(device: Pci, has_gpus: bool) -> Device:
         return Device.OTHER if has_gpus else Device.NIC
     if code.startswith("0x0680"):
         return Device.OTHER
+    if not code and not device.children:
+        # NCCL asks the machine, which says what the device id says.
+        if model_of(device) is not None:
+            return Device.OTHER if has_gpus else Device.GPU
+        if _is_nic(device):
+            return Device.OTHER if has_gpus else Device.NIC
     # Without a class NCCL asks the machine; what has no class that it knows counts as a switch.
     return Device.SWITCH
+
+
+def _is_nic(device: Pci) -> bool:
+    """Whether a device id is one of an RDMA NIC: NVIDIA's (Mellanox's) or AWS's EFA."""
+    vendor, number = (device.vendor or "").lower(), (device.device or "").lower()
+    return vendor == "0x15b3" or (vendor == "0x1d0f" and number.startswith("0xefa"))
 
 
 def kind_of_target(link: NvLink, is_gpu: bool) -> NodeKind:

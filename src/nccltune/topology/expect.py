@@ -14,12 +14,14 @@ from nccltune.model.topology import Topology
 from nccltune.topology.bandwidth import Version
 from nccltune.topology.calibration import Calibration, defaults, figure_of
 from nccltune.topology.ceiling import Ceiling, FullLink, ceiling
+from nccltune.topology.fill_in import filled, leaves_nvlink_out
 from nccltune.topology.flow_settings import FlowSettings, flow_settings
 from nccltune.topology.flows import algorithms, flows
 from nccltune.topology.kinds import FlowKind
 from nccltune.topology.links import LinkKind
 from nccltune.topology.nccl_model import algbw_gb_per_s
 from nccltune.topology.reach import Reach, reach
+from nccltune.topology.rebuild import devices_of
 from nccltune.topology.search import Found, Searched, search
 from nccltune.topology.settings import PathSettings
 from nccltune.topology.trim import first_gpus, only_nics
@@ -28,6 +30,8 @@ _SHOWN = 0.02
 """A kind below this share of a link is not worth a word."""
 _NEAR = 0.05
 """Links nearly as full as the bottleneck: were they narrower, they would be it."""
+_LOADED = 0.1
+"""From this load on a link counts whose bandwidth is an upper bound only."""
 MOST_NODES = 1 << 20
 _KEPT = 32
 """Searches remembered: a second each, and what-if, the doctor and reports ask for the same."""
@@ -80,11 +84,14 @@ def expect(
     `ranks_per_node` takes the first GPUs of the node (all without), `settings` are `NCCL_*`
     variables, `calibration` the efficiencies (the defaults without), `nccl_version` the rules of
     paths and search (the newest known without). The network beyond the NICs counts as wide enough.
-    Raises InputError where the topology cannot answer: no GPU, no NIC for several nodes, fewer
-    than two ranks, a collective that NCCL builds from send and receive.
+    GPUs and NVLinks that the file leaves to detection are assumed by device ids and the shape of
+    the node. Raises InputError where the topology cannot answer: no GPU, GPUs of which neither is
+    known, no NIC for several nodes, fewer than two ranks, a link of no bandwidth, a collective that
+    NCCL builds from send and receive.
     """
     _check(collective, nodes)
     chosen = flow_settings(settings or {})
+    topology = filled(topology)
     if ranks_per_node is not None:
         topology = first_gpus(topology, ranks_per_node)
     topology = only_nics(topology, chosen.nics)
@@ -97,6 +104,7 @@ def expect(
             where=topology.source,
             hint="have NCCL write the file on a run of several nodes, or ask for --nodes 1",
         )
+    _check_nvlink(topology, len(way.gpus))
     found = _search(topology, chosen.path, nccl_version, nodes > 1, chosen.cross_nic)
     sm = min(gpu.sm for gpu in way.gpus)
     channels = found.connected(nodes, sm, chosen.min_channels, chosen.max_channels)
@@ -115,6 +123,7 @@ def expect(
     }
     taken = _taken(ceilings, booked, chosen)
     own = booked.get(taken)
+    _check_bandwidth(topology, ceilings[taken])
     factor = collective.bus_factor(ranks)
     notes = [*way.notes, *_notes(found.ring, chosen, ceilings)]
     return _expected(
@@ -123,6 +132,7 @@ def expect(
         None if own is None else own * factor,
         tuple(notes),
         collective,
+        nvlink_noted=bool(topology.assumed),
         plain_tree=found.tree.pattern is Pattern.TREE,
         ranks_per_node=len(way.gpus),
     )
@@ -157,6 +167,44 @@ def _check(collective: Collective, nodes: int) -> None:
         raise InputError(f"{nodes} is not between 1 and {MOST_NODES}", where="--nodes")
 
 
+def _check_nvlink(topology: Topology, gpus: int) -> None:
+    """Refuse several GPUs of which nobody knows whether NVLink joins them: PCIe and NVLink differ
+    tenfold."""
+    if gpus > 1 and leaves_nvlink_out(topology):
+        raise InputError(
+            "leaves NVLink to detection, and does not show which GPUs these are: whether NVLink "
+            "joins them is not known",
+            where=topology.source,
+            hint='add vendor="0x10de" device="0x2330" to each GPU\'s <pci> as lspci -nn shows it, '
+            "or have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+
+
+def _check_bandwidth(topology: Topology, found: Ceiling) -> None:
+    """Refuse a way over a link without bandwidth: what it really carries is not known."""
+    for one in found.links:
+        if one.link.gb_per_s > 0:
+            continue
+        line = next(
+            (
+                device.line
+                for device in devices_of(topology)
+                if device.width is not None and device.width < 0 and device.line is not None
+            ),
+            None,
+        )
+        raise InputError(
+            f"{one.link.name} has no bandwidth ({one.link.how})",
+            where=topology.source if line is None else f"{topology.source}:{line}",
+            hint="what the link really carries is not in the file: "
+            + (
+                'write its width, such as link_width="16" (lspci -vv: LnkSta)'
+                if line is not None
+                else "look for a count or a bandwidth of 0"
+            ),
+        )
+
+
 def _taken(
     ceilings: Mapping[Algorithm, Ceiling],
     booked: Mapping[Algorithm, float],
@@ -177,7 +225,7 @@ def _notes(ring: Found, chosen: FlowSettings, ceilings: Mapping[Algorithm, Ceili
     notes = []
     if ring.fell_back:
         notes.append(
-            "NCCL finds no ring here and falls back to one channel of 0.1 GB/s: mend the topology"
+            "NCCL finds no ring here and falls back to one channel of 0.1 GB/s (see topo lint)"
         )
     if chosen.algorithm is not None and chosen.algorithm not in ceilings:
         notes.append(f"NCCL_ALGO={chosen.algorithm.value} does not fit here and was left out")
@@ -191,13 +239,20 @@ def _expected(
     notes: tuple[str, ...],
     collective: Collective,
     *,
+    nvlink_noted: bool,
     plain_tree: bool,
     ranks_per_node: int,
 ) -> Expected:
     best = ceilings[taken]
     full = best.bottleneck
-    unsure = [one for one in best.links if not one.link.sure and one.used > full.used - _NEAR]
-    assumed = tuple(dict.fromkeys(f"assumed: {one.link.how}" for one in unsure))
+    unsure = [one for one in best.links if _is_in_doubt(one, full)]
+    assumed = tuple(
+        dict.fromkeys(
+            f"assumed: {one.link.how}"
+            for one in unsure
+            if not (nvlink_noted and one.link.kind is LinkKind.NVLINK)
+        )
+    )
     return Expected(
         busbw_gb_per_s=best.busbw_gb_per_s,
         bottleneck=full.link.name,
@@ -220,6 +275,13 @@ def _expected(
         sure=not unsure and not notes,
         notes=(*notes, *assumed),
     )
+
+
+def _is_in_doubt(one: FullLink, full: FullLink) -> bool:
+    """Whether the ceiling would be another if a link is not what it was taken for."""
+    if one.link.sure:
+        return False
+    return one.used > full.used - _NEAR or (one.link.upper_bound and one.used > _LOADED)
 
 
 def _flows(found: Ceiling) -> dict[FlowKind, float]:

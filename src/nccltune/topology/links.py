@@ -62,6 +62,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     gb_per_s: float
     how: str
     sure: bool = True
+    upper_bound: bool = False
+    """Not sure, and the link may be slower: a width or a NIC's speed that is not known."""
 
     @property
     def name(self) -> str:

@@ -40,13 +40,15 @@ _CLASSES = {
 }  # fmt: skip
 _LEGEND = (
     ("pci", "PCIe"), ("nvl", "NVLink"), ("c2c", "C2C"), ("sys", "between CPUs"),
-    ("pci guess", "a guess of NCCL"),
+    ("pci guess", "a guess"),
 )  # fmt: skip
 
 
-def svg(graph: LinkGraph, *, title: str) -> str:
-    """The picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s; what lies
-    below a name (how a bandwidth was derived) shows under the mouse."""
+def svg(graph: LinkGraph, *, title: str, detected: bool = False) -> str:
+    """Return the picture of a graph: CPUs, switches, GPUs and NICs with each link's GB/s.
+
+    How a bandwidth was derived shows under the mouse. `detected` as in `headline`.
+    """
     trees, across = layout(graph)
     picture = place(trees, _HEAD)
     lines: list[str] = []
@@ -54,7 +56,7 @@ def svg(graph: LinkGraph, *, title: str) -> str:
         _tree_lines(root, lines)
     floor = _beside(picture, across, lines)
     shapes = [_shape(box) for box in picture.boxes.values()]
-    subtitle = f"{headline(graph)} · numbers are GB/s in each direction"
+    subtitle = f"{headline(graph, detected=detected)} · numbers are GB/s in each direction"
     width = max(picture.width, 2 * MARGIN + 6.6 * len(subtitle))
     height = floor + 58
     parts = [

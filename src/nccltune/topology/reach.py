@@ -88,7 +88,8 @@ class Reach(msgspec.Struct, frozen=True):
 def reach(
     topology: Topology, settings: PathSettings | None = None, *, version: Version | None = None
 ) -> Reach:
-    """The ways of a node, all of whose GPUs and NICs take part (`topology.change` cuts others off).
+    """Return the ways of a node, all of whose GPUs and NICs take part (`topology.trim` cuts off
+    others).
 
     `version` chooses NCCL's rules; None is the newest known. Raises InputError where the file names
     no GPU.
@@ -120,7 +121,7 @@ class _Finder:
         self.memory = {
             link.source: link for link in graph.links if self.kinds[link.target] is NodeKind.MEMORY
         }
-        self.notes: list[str] = []
+        self.notes: list[str] = [f"assumed: {words}" for words in topology.assumed]
         vendors = {vertex.vendor for vertex in self._vertices(NodeKind.CPU)}
         self.intel = "GenuineIntel" in vendors
         self.amd = "AuthenticAMD" in vendors
@@ -156,17 +157,17 @@ class _Finder:
             for device in devices_of(self.topology)
             if device.gpu is not None
         }
-        untold = [vertex.name for vertex in self._vertices(NodeKind.GPU) if vertex.sm is None]
-        if untold:
+        unknown = [vertex.name for vertex in self._vertices(NodeKind.GPU) if not _sm(vertex)]
+        if unknown:
             self.notes.append(
-                f"the file does not tell what {untold[0]} is"
-                + (f" (and {len(untold) - 1} more)" if untold[1:] else "")
-                + ": taken as compute capability 8.0, with no NVLink but what it names"
+                f"the file names no compute capability of {unknown[0]}"
+                + (f" (and {len(unknown) - 1} more)" if unknown[1:] else "")
+                + ": taken as 8.0"
             )
         for number, vertex in enumerate(self._vertices(NodeKind.GPU)):
             index = number if vertex.index is None else vertex.index
             own = loops.get(vertex.bus_id or "", 0.0)
-            found.append(GpuSpot(vertex.name, index, vertex.sm or _UNKNOWN_SM, own))
+            found.append(GpuSpot(vertex.name, index, _sm(vertex) or _UNKNOWN_SM, own))
         if not found:
             raise InputError(
                 "names no GPU, so there is nothing to send from",
@@ -273,6 +274,11 @@ class _Finder:
             Leg(kind, self._places(inside), through_intel),
             Leg(FlowKind.NETWORK, self._places(wire)),
         )
+
+
+def _sm(vertex: Vertex) -> int | None:
+    """A GPU's compute capability; a file may have 0 or -1 for one that is not known."""
+    return vertex.sm if vertex.sm is not None and vertex.sm > 0 else None
 
 
 def _key(link: Link) -> tuple[str, str, LinkKind]:

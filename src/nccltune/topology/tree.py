@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from nccltune.model.scale import count
+from nccltune.topology.bandwidth import ASSUMED
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 
 
@@ -66,21 +67,29 @@ def _is_up(link: Link, vertices: dict[str, Vertex]) -> bool:
     return vertices[link.target].kind is NodeKind.CPU
 
 
-def headline(graph: LinkGraph) -> str:
-    """`8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`."""
+def headline(graph: LinkGraph, *, detected: bool = False) -> str:
+    """Return `8 GPUs (sm90) · NVLink through NVSwitches · 8 NIC ports · 2 CPUs`.
+
+    `detected` says that the file leaves NVLink to detection, so that none in it means nothing.
+    """
     kinds = Counter(vertex.kind for vertex in graph.vertices)
     sms = sorted({v.sm for v in graph.vertices if v.kind is NodeKind.GPU and v.sm is not None})
     made = f" ({', '.join(f'sm{sm}' for sm in sms)})" if sms else ""
+    assumed = " (assumed)" if any(_is_assumed(link) for link in graph.links) else ""
     parts = [count(kinds[NodeKind.GPU], "GPU") + made]
     if kinds[NodeKind.NVS]:
-        parts.append("NVLink through NVSwitches")
+        parts.append(f"NVLink through NVSwitches{assumed}")
     elif names := {nvlink_name(link) for link in graph.links if link.kind is LinkKind.NVLINK}:
-        parts.append(f"{' and '.join(sorted(names))} from GPU to GPU")
+        parts.append(f"{' and '.join(sorted(names))} from GPU to GPU{assumed}")
     elif kinds[NodeKind.GPU] > 1:
-        parts.append("no NVLink")
+        parts.append("NVLink left to detection" if detected else "no NVLink")
     parts.append(count(kinds[NodeKind.NET], "NIC port"))
     parts.append(count(kinds[NodeKind.CPU], "CPU"))
     return " · ".join(parts)
+
+
+def _is_assumed(link: Link) -> bool:
+    return link.kind is LinkKind.NVLINK and link.how.endswith(ASSUMED)
 
 
 def nvlink_name(link: Link) -> str:

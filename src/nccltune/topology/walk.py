@@ -5,9 +5,7 @@ After `ncclTopoSearchRec` and what it calls in `graph/search.cc` of NCCL 2.28.9.
 counted in whole MB/s, as NCCL rounds what is left of a link to three digits of a GB/s.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import msgspec
 
@@ -24,19 +22,21 @@ Takes = tuple[tuple[int, int], ...]
 """Places of links and MB/s."""
 
 
-_FRAMES_A_STEP = 4
-"""Calls within each other for a step, with room: a walk goes through all channels in depth."""
+Walking = Iterator["Walking | None"]
+"""A part of a walk. It yields each part that comes next, and continues when that one is done; None
+is a part with nothing left to do. A walk nests thousands of parts, more than Python nests calls."""
+_DONE: Walking = iter(())
 
 
-@contextmanager
-def _depth(frames: int) -> Iterator[None]:
-    """Room for so many more calls within each other; they take heap and no stack (Python 3.11)."""
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(before + frames)
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
+def _walk(first: Walking) -> None:
+    """Run `first` and every part that it leads to."""
+    inside = [first]
+    while inside:
+        part = next(inside[-1], _DONE)
+        if part is _DONE:
+            inside.pop()
+        elif part is not None:
+            inside.append(part)
 
 
 class Walk:
@@ -115,8 +115,7 @@ class Walk:
         self.net_in: int = 0
         self.net_out: int | None = None
         self._open = self._open_ways()
-        with _depth(_FRAMES_A_STEP * self.size * self.goal.most):
-            self._channel()
+        _walk(self._channel())
         self._tried[key] = (self.found, self.time)
         return self.time
 
@@ -132,20 +131,20 @@ class Walk:
         replace = msgspec.structs.replace
         return replace(self.goal, intra_type=types[0], inter_type=types[1])
 
-    def _channel(self) -> None:
+    def _channel(self) -> Walking:
         """Begin the next channel (`ncclTopoSearchRec`)."""
         to_net, to_first = self._turns()
         if self.inter:
-            self._from_nets(to_net, to_first)
+            yield self._from_nets(to_net, to_first)
             return
         number = len(self.rings)
         if number == 0:
-            self._enter(None, 0, to_net, to_first, "index")
+            yield self._enter(None, 0, to_net, to_first, "index")
         else:
-            self._enter(None, self.rings[-1].gpus[0], to_net, to_first, "replay")
+            yield self._enter(None, self.rings[-1].gpus[0], to_net, to_first, "replay")
         if not self.goal.same_channels or number == 0:
             for gpu in range(self.size):
-                self._enter(None, gpu, to_net, to_first, "search")
+                yield self._enter(None, gpu, to_net, to_first, "search")
 
     def _turns(self) -> tuple[int, int]:
         """After which step a channel turns to its NIC, and back to its first GPU; -1 for never."""
@@ -153,7 +152,7 @@ class Walk:
             return -1, self.size - 1 if self.goal.pattern is Pattern.RING else -1
         return (self.size - 1 if self.goal.pattern is Pattern.RING else 0), -1
 
-    def _from_nets(self, to_net: int, to_first: int) -> None:
+    def _from_nets(self, to_net: int, to_first: int) -> Walking:
         """Begin at each NIC that has bandwidth left (`ncclTopoSearchRecNet`)."""
         goal = self.goal
         # NCCL counts whole GB/s here: `const int bw`.
@@ -175,23 +174,23 @@ class Walk:
             for port in ports:
                 self.net_left[port] -= speed
             self.net_in = net
-            self._from_net(net, to_net, to_first)
+            yield self._from_net(net, to_net, to_first)
             for port in ports:
                 self.net_left[port] += speed
 
-    def _from_net(self, net: int, to_net: int, to_first: int) -> None:
+    def _from_net(self, net: int, to_net: int, to_first: int) -> Walking:
         if self.rings and self.goal.same_channels:
-            self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
+            yield self._enter(net, self.rings[-1].gpus[0], to_net, to_first, "replay")
             return
         if not self.rings and not self.reach.nvswitch:
             # A reference in the order of indexes, on a budget of its own.
             saved, self.time = self.time, _FIRST_ORDER_STEPS
-            self._enter(net, 0, to_net, to_first, "index")
+            yield self._enter(net, 0, to_net, to_first, "index")
             self.time = -1 if self.time == -1 else saved
         own = self.own_gpu[net]
         first = [] if own is None else [own]
         for gpu in (*first, *(gpu for gpu in self.near_gpus[net] if gpu != own)):
-            self._enter(net, gpu, to_net, to_first, "search")
+            yield self._enter(net, gpu, to_net, to_first, "search")
 
     def _same_port(self, net: int) -> list[int]:
         spot = self.reach.nets[net]
@@ -201,7 +200,7 @@ class Walk:
             if (other.asic, other.port) == (spot.asic, spot.port)
         ]
 
-    def _enter(self, net: int | None, gpu: int, to_net: int, to_first: int, order: str) -> None:
+    def _enter(self, net: int | None, gpu: int, to_net: int, to_first: int, order: str) -> Walking:
         """Go from a NIC, or from nowhere, to a channel's first GPU."""
         way: Way | None = None
         takes: Takes = ()
@@ -212,7 +211,7 @@ class Walk:
                 return
         flag = 1 << len(self.rings)
         self.used[gpu] ^= flag
-        self._at(gpu, 0, to_net, to_first, order)
+        yield self._at(gpu, 0, to_net, to_first, order)
         self.used[gpu] ^= flag
         if way is not None:
             self._release(way, takes)
@@ -270,27 +269,25 @@ class Walk:
         self._taken[key] = tuple(takes)
         return self._taken[key]
 
-    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> None:
+    def _at(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking | None:
         """At a GPU as the step-th of the channel (`ncclTopoSearchRecGpu`)."""
         if self.time <= 0:
-            return
+            return None
         self.time -= 1
         size = self.size
         if step == size:
-            self._complete()
-            return
+            return self._complete()
         del self.order[step:]
         self.order.append(gpu)
         if step == to_net:
-            self._to_net(gpu, step, to_first, order)
-        elif step < size - 1:
-            self._onward(gpu, step, to_net, to_first, order)
-        elif step == to_first:
-            self._close(gpu, step, to_net, order)
-        else:
-            self._at(gpu, size, -1, -1, order)
+            return self._to_net(gpu, step, to_first, order)
+        if step < size - 1:
+            return self._onward(gpu, step, to_net, to_first, order)
+        if step == to_first:
+            return self._close(gpu, step, to_net, order)
+        return self._at(gpu, size, -1, -1, order)
 
-    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> None:
+    def _onward(self, gpu: int, step: int, to_net: int, to_first: int, order: str) -> Walking:
         """To each GPU that may come next and that the links have room for. Most have not: what is
         done for each of them is all that the search's time goes into."""
         left = self.left
@@ -311,7 +308,7 @@ class Walk:
                 hops = len(self.reach.gpu_gpu[gpu][following].links)
                 self.hops += hops
                 self.used[following] ^= flag
-                self._at(following, step + 1, to_net, to_first, order)
+                yield self._at(following, step + 1, to_net, to_first, order)
                 self.used[following] ^= flag
                 self.hops -= hops
                 for link, want in takes:
@@ -333,16 +330,16 @@ class Walk:
             for a, row in enumerate(ways)
         ]
 
-    def _close(self, gpu: int, step: int, to_net: int, order: str) -> None:
+    def _close(self, gpu: int, step: int, to_net: int, order: str) -> Walking:
         """Back to the first GPU of a ring."""
         first = self.order[0]
         way, back = self.reach.gpu_gpu[gpu][first], self.reach.gpu_gpu[first][gpu]
         takes = self._takes(way, self.goal.intra_gb_per_s, False)
         if self._book(way, back, takes, True):
-            self._at(first, step + 1, to_net, -1, order)
+            yield self._at(first, step + 1, to_net, -1, order)
             self._release(way, takes)
 
-    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> None:
+    def _to_net(self, gpu: int, step: int, to_first: int, order: str) -> Walking:
         """From a GPU to the NIC that the channel leaves by; a balanced tree takes half of it on
         each of its first two GPUs."""
         goal = self.goal
@@ -358,7 +355,7 @@ class Walk:
             if not self._book(way, back, takes, False):
                 continue
             saved, self.net_out = self.net_out, net
-            self._at(gpu, step, then, to_first, order)
+            yield self._at(gpu, step, then, to_first, order)
             self.net_out, self.net_in = saved, start
             self._release(way, takes)
 
@@ -439,7 +436,7 @@ class Walk:
         # NCCL puts each in front of the one before, so that the last comes first.
         return [one for one in dict.fromkeys(reversed(wanted)) if one in following]
 
-    def _complete(self) -> None:
+    def _complete(self) -> Walking:
         """A channel is whole: keep it if all so far are better, and go on to the next."""
         ends = (self.net_in, self.net_out) if self.inter else (None, None)
         self.rings.append(Ring(tuple(self.order), *ends))
@@ -459,7 +456,7 @@ class Walk:
         if len(self.rings) < self.goal.most:
             kept = (self.order, self.net_in, self.net_out)
             self.order = []
-            self._channel()
+            yield self._channel()
             self.order, self.net_in, self.net_out = kept
         self.rings.pop()
 

@@ -8,6 +8,7 @@ import msgspec
 
 from nccltune.model.choice import Algorithm
 from nccltune.model.collective import Collective
+from nccltune.model.errors import InputError
 from nccltune.model.topology import Topology
 from nccltune.topology.bandwidth import Version
 from nccltune.topology.calibration import Calibration
@@ -59,7 +60,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """`gain` is the ceiling over that of now; `confirm` the commands that would show it."""
+    """`gain` is the ceiling over that of now; `confirm` the commands that would show it, none where
+    either ceiling rests on assumptions: such a gain recommends nothing."""
 
     change: Change
     expected: Expected
@@ -79,10 +81,26 @@ def what_if(case: Case, changes: Sequence[Change]) -> tuple[Expected, list[Answe
                 change=change,
                 expected=found,
                 gain=found.busbw_gb_per_s / now.busbw_gb_per_s if now.busbw_gb_per_s else 1.0,
-                confirm=commands(case, change, now.ranks_per_node),
+                confirm=commands(case, change, now.ranks_per_node)
+                if now.sure and found.sure
+                else (),
             )
         )
     return now, answers
+
+
+def answerable(case: Case, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
+    """Return the changes that have an answer, and for the others sentences on why not."""
+    fine: list[Change] = []
+    reasons: dict[str, list[str]] = {}
+    for change in changes:
+        try:
+            case.changed(change).expected()
+        except InputError as error:
+            reasons.setdefault(error.message, []).append(change.words)
+        else:
+            fine.append(change)
+    return fine, [f"{'; '.join(words)}: no answer, {why}" for why, words in reasons.items()]
 
 
 def together(changes: Sequence[Change]) -> Change:

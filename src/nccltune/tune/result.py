@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `tune` decides: rules with their evidence, and what it left alone with the reason."""
 
+from typing import Literal
+
 import msgspec
 
 from nccltune.model.choice import Choice
@@ -16,8 +18,8 @@ class Decision(msgspec.Struct, frozen=True):
     `choice` None keeps the default. `default_us` is None where the default was not measured;
     `tuned_us` is the predicted time with the rules; `best_us` the best median of all choices and
     `best` the choice it belongs to (None: the default). `gain` is default over tuned with its 95 %
-    interval; None where it is not known. `channels` is what the tuned choice takes and
-    `default_channels` what NCCL's default takes, one SM each; None where it is not known.
+    interval, valid after the search selected it; None where it is not known. `channels` and
+    `default_channels` are what the choice and NCCL's default take (None: nobody recorded them).
     """
 
     bytes: int
@@ -37,12 +39,13 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     """A rule and why.
 
     `gain` is the geometric mean of default over tuned time over the measured sizes in the range,
-    with its 95 % interval; `least` and `most` are its smallest and largest value at one size. All
-    are None where the default was not measured. `sure` says that the gain is beyond noise that was
-    measured, and not only assumed. `timings` counts the samples behind it. `channels` and
-    `default_channels` are the most at any size it covers, one SM each (None: not known).
-    `decided_by` names the runs that would decide a rule that is not sure. `written` says that the
-    rule is part of the configuration, and not only shown.
+    with its 95 % interval, valid after the search selected choice and range; `least` and `most` are
+    its smallest and largest value at one size. All are None where the default was not measured.
+    `sure` says that the gain is beyond noise that was measured, in runs that can tell the choice
+    from its process and from drift; where it is False, `decided_by` is which runs would settle it.
+    `written` is whether the rule stands in the configuration. `channels` and `default_channels` are
+    the most that the choice and NCCL's default take in the range (None: nobody recorded them); a
+    channel takes one SM. `timings` counts the samples behind the rule.
     """
 
     rule: Rule
@@ -55,10 +58,10 @@ class RuleEvidence(msgspec.Struct, frozen=True):
     gain_high: float | None = None
     least: float | None = None
     most: float | None = None
-    channels: int | None = None
-    default_channels: int | None = None
     decided_by: str | None = None
     written: bool = True
+    channels: int | None = None
+    default_channels: int | None = None
 
 
 class LeftAlone(msgspec.Struct, frozen=True):
@@ -92,9 +95,13 @@ class TunedGroup(msgspec.Struct, frozen=True):
 
 
 class TuneOptions(msgspec.Struct, frozen=True):
-    """What the search was told. `min_gain` 0.03 is 3 %; `penalty` is the total log latency that
-    one more rule must save; `assumed_noise` stands in where a point has few timings; `weights` is
-    the path of the file that says how much each size counts."""
+    """The user options of the search.
+
+    `min_gain` 0.03 is 3 %; `penalty` is the total log latency that one more rule must save;
+    `assumed_noise` stands in where a point has few timings or a choice few processes; `weights` is
+    the path of the file with the weight of each size. `channels` says whether a rule may take more
+    channels than NCCL's default at that size; `include_unsure` also writes rules that are not sure.
+    """
 
     min_gain: float = 0.03
     penalty: float = 0.05
@@ -103,6 +110,8 @@ class TuneOptions(msgspec.Struct, frozen=True):
     extend: bool = False
     any_scale: bool = False
     weights: str | None = None
+    channels: Literal["default", "any"] = "default"
+    include_unsure: bool = False
 
 
 class Tuning(msgspec.Struct, frozen=True):
@@ -121,7 +130,12 @@ class Tuning(msgspec.Struct, frozen=True):
 
     @property
     def rules(self) -> list[Rule]:
-        """Every rule once, in the order written."""
+        """Every rule of the configuration once, in the order written."""
         return list(
-            dict.fromkeys(evidence.rule for group in self.groups for evidence in group.rules)
+            dict.fromkeys(
+                evidence.rule
+                for group in self.groups
+                for evidence in group.rules
+                if evidence.written
+            )
         )

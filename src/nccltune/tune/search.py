@@ -9,15 +9,21 @@ not prove is taken out and the search runs again without it.
 import math
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from nccltune.analyze.gains import GainTable, gain_tables
+from nccltune.analyze.stats import MIN_ROUNDS, median
 from nccltune.analyze.timings import Timings
 from nccltune.model.choice import DEFAULT, AnyChoice, Choice
 from nccltune.model.rule import Rule
+from nccltune.model.scale import count
 from nccltune.model.sizes import MAX_BYTES, format_bytes
 from nccltune.tune.boundary import boundary
 from nccltune.tune.result import Decision, LeftAlone, RuleEvidence, TunedGroup, TuneOptions
 from nccltune.tune.segment import Segment, segment
 
+_LEAST_SIZES = 4
+"""Fewer sizes do not make a rule where noise is assumed: a single timing may be an outlier."""
 _LEAST_CHUNK_GAIN = math.log1p(0.01)
 """Below this a chunk size is not worth a word in a configuration."""
 
@@ -29,8 +35,12 @@ def search(
     timings: Sequence[Timings],
     options: TuneOptions = TuneOptions(),  # noqa: B008 - frozen
     weights: Weights | None = None,
+    doubts: Sequence[str] = (),
 ) -> list[TunedGroup]:
-    """Rules for every collective, scale and registration in `timings`."""
+    """Return rules for every collective, scale and registration in `timings`.
+
+    `doubts` are sentences on why the runs may be of several platforms; with any, no rule is sure.
+    """
     tables = gain_tables(timings, options.assumed_noise)
     both = {
         (table.collective, table.scale)
@@ -48,23 +58,35 @@ def search(
             options,
             weights or (lambda _: 1.0),
             table.registered if (table.collective, table.scale) in both else None,
+            doubts,
         )
         for table in tables
         if table.sizes
     ]
 
 
-def proven(table: GainTable, cells: Sequence[tuple[int, Choice]], min_gain: float) -> bool:
-    """Whether the points of a rule together beat the default by `min_gain` and beyond noise."""
-    pooled = table.pooled(cells, table.strict)
+def proven(table: GainTable, choice: Choice, sizes: Sequence[int], min_gain: float) -> bool:
+    """Return whether `choice` beats the default over `sizes` together by `min_gain` and beyond
+    noise."""
+    pooled = table.pooled(choice, sizes, table.strict)
     if pooled is None:
         return False
+    if not pooled.known and len(sizes) < _LEAST_SIZES:
+        return False
     floor = max(math.log1p(min_gain), table.noise.typical if table.noise.known else 0.0)
-    return pooled.value >= floor and pooled.low > 0
+    if pooled.value < floor or pooled.low <= 0:
+        return False
+    # A few outliers may not carry it, around which the range would have been selected.
+    single = [gain.value for size in sizes if (gain := table.gain(size, choice)) is not None]
+    return median(single) >= min(pooled.value / 2, floor)
 
 
 def _tune(
-    table: GainTable, options: TuneOptions, weights: Weights, registered: bool | None
+    table: GainTable,
+    options: TuneOptions,
+    weights: Weights,
+    registered: bool | None,
+    doubts: Sequence[str],
 ) -> TunedGroup:
     sizes, choices = table.sizes, table.choices
     weights = _normalised(weights, sizes)
@@ -73,20 +95,18 @@ def _tune(
     else:
         segments = _without_default(table, options, weights)
     chosen = [
-        _least_channels(table, item, choices[item.choice], options.channel_tolerance)
+        _least_channels(table, item, choices[item.choice], options)
         if item.choice is not None
         else None
         for item in segments
     ]
-    decisions = [
-        _decision(table, sizes[position], choice)
-        for item, choice in zip(segments, chosen, strict=True)
-        for position in range(item.first, item.last + 1)
-    ]
     ends = _ends(table, segments, chosen, options)
-    rules, left_alone = [], []
+    rules: list[RuleEvidence] = []
+    left_alone: list[LeftAlone] = []
+    decisions: list[Decision] = []
     for item, choice, (low, high) in zip(segments, chosen, ends, strict=True):
         covered = sizes[item.first : item.last + 1]
+        written = False
         if choice is None:
             left_alone.append(_left_alone(table, covered, options))
         else:
@@ -99,7 +119,10 @@ def _tune(
                 ranks=table.scale.ranks,
                 registered=registered,
             )
-            rules.append(evidence(table, rule, covered))
+            found = _doubted(evidence(table, rule, covered), doubts)
+            written = found.sure or options.include_unsure
+            rules.append(msgspec.structs.replace(found, written=written))
+        decisions += [_decision(table, size, choice if written else None) for size in covered]
     expected_gain, recovered = gain_of(decisions)
     return TunedGroup(
         collective=table.collective,
@@ -134,7 +157,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
     sizes, choices = table.sizes, table.choices
     toll = _toll(table, options)
     costs = [
-        [_relative_cost(table, size, choice, toll, weights(size)) for choice in choices]
+        [_relative_cost(table, size, choice, toll, weights(size), options) for choice in choices]
         for size in sizes
     ]
     penalty = options.penalty + 2 * table.point_noise()
@@ -145,7 +168,7 @@ def _against_default(table: GainTable, options: TuneOptions, weights: Weights) -
                 item
                 for item in segments
                 if item.choice is not None
-                and not proven(table, _cells(table, item), options.min_gain)
+                and not proven(table, *_cells(table, item), options.min_gain)
             ),
             None,
         )
@@ -167,12 +190,30 @@ def _toll(table: GainTable, options: TuneOptions) -> float:
 
 
 def _relative_cost(
-    table: GainTable, size: int, choice: Choice, toll: float, weight: float
+    table: GainTable,
+    size: int,
+    choice: Choice,
+    toll: float,
+    weight: float,
+    options: TuneOptions,
 ) -> float:
     gain = table.gain(size, choice)
-    if gain is None or weight <= 0 or table.slower(size, choice):
+    if gain is None or weight <= 0 or not table.comparable(size, choice):
+        return math.inf
+    if table.slower(size, choice) or _too_many_channels(table, size, choice, options):
         return math.inf
     return weight * (toll + _chunk_price(table, size, choice) - gain.value)
+
+
+def _too_many_channels(table: GainTable, size: int, choice: Choice, options: TuneOptions) -> bool:
+    """Whether a choice takes more channels than NCCL's default at that size, or names a number that
+    cannot be compared with the default's."""
+    if options.channels == "any":
+        return False
+    own, default = table.channels(size, choice), table.channels(size, DEFAULT)
+    if own is None:
+        return False
+    return choice.channels is not None if default is None else own > default
 
 
 def _chunk_price(table: GainTable, size: int, choice: Choice) -> float:
@@ -208,13 +249,14 @@ def _without_default(table: GainTable, options: TuneOptions, weights: Weights) -
     return segment(costs, penalty, idle_cost=1e6)
 
 
-def _cells(table: GainTable, item: Segment) -> list[tuple[int, Choice]]:
+def _cells(table: GainTable, item: Segment) -> tuple[Choice, list[int]]:
     assert item.choice is not None
-    choice = table.choices[item.choice]
-    return [(size, choice) for size in table.sizes[item.first : item.last + 1]]
+    return table.choices[item.choice], table.sizes[item.first : item.last + 1]
 
 
-def _least_channels(table: GainTable, item: Segment, choice: Choice, tolerance: float) -> Choice:
+def _least_channels(
+    table: GainTable, item: Segment, choice: Choice, options: TuneOptions
+) -> Choice:
     """The same algorithm and protocol with the fewest channels that cost at most `tolerance`:
     channels are SMs taken from compute."""
     covered = table.sizes[item.first : item.last + 1]
@@ -228,7 +270,9 @@ def _least_channels(table: GainTable, item: Segment, choice: Choice, tolerance: 
     ]
     for other in sorted(siblings, key=lambda sibling: sibling.channels or 0):
         time = _mean_log(table, covered, other)
-        if best is None or time is None or time > best + math.log1p(tolerance):
+        if best is None or time is None or time > best + math.log1p(options.channel_tolerance):
+            continue
+        if any(_too_many_channels(table, size, other, options) for size in covered):
             continue
         if not (table.has_default and any(table.slower(size, other) for size in covered)):
             return other
@@ -275,7 +319,7 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
     if tuned is None:
         tuned = table.log_time(size, choice or DEFAULT, anywhere=True)
     tuned_log = best_log if tuned is None else tuned
-    gain = table.gain(size, choice) if choice is not None else None
+    gain = table.gain(size, choice, table.strict) if choice is not None else None
     return Decision(
         bytes=size,
         choice=choice,
@@ -286,6 +330,8 @@ def _decision(table: GainTable, size: int, choice: Choice | None) -> Decision:
         gain=None if gain is None else math.exp(gain.value),
         gain_low=None if gain is None else math.exp(gain.low),
         gain_high=None if gain is None else math.exp(gain.high),
+        channels=table.channels(size, choice or DEFAULT),
+        default_channels=table.channels(size, DEFAULT),
     )
 
 
@@ -298,41 +344,65 @@ def _log_times(
 
 
 def evidence(table: GainTable, rule: Rule, covered: Sequence[int]) -> RuleEvidence:
-    """What the timings at the sizes `covered` say for `rule`."""
-    cells = [(size, rule.choice) for size in covered]
-    timings = table.timings_of(cells) + table.timings_of([(size, DEFAULT) for size in covered])
-    pooled = table.pooled(cells)
-    if pooled is None:
-        return RuleEvidence(
-            rule=rule,
-            sizes=list(covered),
-            timings=timings,
-            sure=False,
-            reason="the fastest of the choices measured; the default was not measured",
-        )
-    single = [gain.value for cell in cells if (gain := table.gain(*cell)) is not None]
-    if pooled.known:
-        reason = (
-            f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
-            f"in {table.rounds} rounds"
-        )
-    else:
-        reason = (
-            f"faster than the default beyond an assumed noise of {100 * table.assumed_noise:.3g} "
-            "%: one timing a point cannot tell"
-        )
-    return RuleEvidence(
+    """Return what the timings at the sizes `covered` show for `rule`."""
+    choice = rule.choice
+    timings = table.timings_of((size, item) for size in covered for item in (choice, DEFAULT))
+    # Of the strict confidence, which holds though choice and range were selected by these timings.
+    pooled = table.pooled(choice, covered, table.strict)
+    channels = [table.channels(size, choice) for size in covered]
+    default_channels = [table.channels(size, DEFAULT) for size in covered]
+    found = RuleEvidence(
         rule=rule,
         sizes=list(covered),
         timings=timings,
+        sure=False,
+        reason="the fastest of the choices measured; the default was not measured",
+        decided_by="measure the default in the same runs",
+        channels=_most(channels),
+        default_channels=_most(default_channels),
+    )
+    if pooled is None:
+        return found
+    single = [gain.value for size in covered if (gain := table.gain(size, choice)) is not None]
+    reason = (
+        f"faster than the default beyond noise ({100 * table.noise.typical:.2g} %) "
+        f"in {count(pooled.n, 'replicate')}"
+    )
+    decided_by = None
+    if not pooled.known:
+        layout = table.layout(choice)
+        problem = layout.problem or "the sizes of its range share too few rounds"
+        reason = f"{problem}; a noise of {100 * table.row_noise:.2g} % is assumed"
+        decided_by = layout.remedy or f"measure at least {MIN_ROUNDS} rounds of all its sizes"
+    return msgspec.structs.replace(
+        found,
         sure=pooled.known,
         reason=reason,
+        decided_by=decided_by,
         gain=math.exp(pooled.value),
         gain_low=math.exp(pooled.low),
         gain_high=math.exp(pooled.high),
         least=math.exp(min(single)),
         most=math.exp(max(single)),
     )
+
+
+def _doubted(found: RuleEvidence, doubts: Sequence[str]) -> RuleEvidence:
+    """Return the evidence in the light of doubts about the platform."""
+    if not doubts or not found.sure:
+        return found
+    return msgspec.structs.replace(
+        found,
+        sure=False,
+        reason=doubts[0],
+        decided_by="log all runs alike (NCCL_DEBUG=INFO) and import them into a new study",
+    )
+
+
+def _most(channels: Sequence[int | None]) -> int | None:
+    """Return the largest number; None where any is unknown."""
+    known = [number for number in channels if number is not None]
+    return max(known) if known and len(known) == len(channels) else None
 
 
 def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) -> LeftAlone:
@@ -343,7 +413,11 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
         for choice in table.choices
         if (gain := table.gain(size, choice)) is not None
     ]
-    looks = [item for item in compared if not table.slower(item[2], item[1])]
+    allowed = [
+        item for item in compared if not _too_many_channels(table, item[2], item[1], options)
+    ]
+    looks = [item for item in allowed if not table.slower(item[2], item[1])]
+    dearer = [item for item in compared if item not in allowed and item[0].low > 0]
     floor = math.log1p(options.min_gain)
     if not compared:
         reason = "no other choice was measured beside the default"
@@ -370,6 +444,14 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
                 f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
+    if dearer:
+        gain, choice, size = max(dearer, key=lambda item: item[0].value)
+        more = table.channels(size, choice)
+        own = table.channels(size, DEFAULT)
+        reason += (
+            f"; {choice.label} is {math.exp(gain.value):.2f}x faster at {format_bytes(size)} with "
+            f"{more} channels (default {'unknown' if own is None else own}): --channels any"
+        )
     return LeftAlone(covered[0], covered[-1], len(covered), reason)
 
 

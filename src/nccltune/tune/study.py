@@ -23,12 +23,13 @@ def tune(
     *,
     created: str,
 ) -> Tuning:
-    """The rules of a study with their evidence; writes nothing. `created` is an ISO 8601 date.
+    """Return the rules of a study with their evidence; writes nothing. `created` is an ISO 8601
+    date.
 
     Raises InputError where the weights that `options` names cannot be read.
     """
     weights = read_weights(Path(options.weights)) if options.weights else None
-    groups: list[TunedGroup] = search(found.timings, options, weights)
+    groups: list[TunedGroup] = search(found.timings, options, weights, found.doubts)
     if options.any_scale:
         groups = widen(groups, found.timings, options)
     return Tuning(

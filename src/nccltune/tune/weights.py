@@ -4,6 +4,7 @@
 import bisect
 from pathlib import Path
 
+from nccltune.formats.lines import check_text, encoding_of
 from nccltune.model.errors import InputError
 from nccltune.model.sizes import parse_bytes
 from nccltune.tune.search import Weights
@@ -12,16 +13,31 @@ MAX_WEIGHT = 1e12
 """Sums of larger ones lose the price of a rule, and in the end overflow."""
 
 
+def _text(path: Path) -> str:
+    """Return the text of a file. Raises InputError where it has none."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        check_text(data)
+        return data.decode(encoding_of(data))
+    except InputError as error:
+        raise InputError(error.message, where=str(path), hint=error.hint) from error
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            "is not UTF-8 text", where=f"{path}:{line}", hint="write lines of bytes,weight"
+        ) from error
+
+
 def read_weights(path: Path) -> Weights:
     """Weights from a CSV file of `bytes,weight` lines (`#` starts a comment, sizes as `64K`).
 
     A size takes the weight of the nearest size at or below it, the smallest one where there is
     none. Raises InputError with the line for anything else.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+    text = _text(path)
     found: dict[int, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()

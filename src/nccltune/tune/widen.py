@@ -40,7 +40,7 @@ def widen(
         ]
         if len(places) < 2:
             continue
-        for rule in list(result[places[0]].rules):
+        for rule in [item for item in result[places[0]].rules if item.written]:
             common = _common(rule.rule, [result[place] for place in places])
             if common is None:
                 continue
@@ -61,7 +61,8 @@ def _common(rule: Rule, groups: Sequence[TunedGroup]) -> tuple[int, int] | None:
         same = [
             other.rule
             for other in group.rules
-            if other.rule.choice == rule.choice
+            if other.written
+            and other.rule.choice == rule.choice
             and other.rule.nodes is not None
             and other.rule.min_bytes <= high
             and other.rule.max_bytes >= low
@@ -77,8 +78,8 @@ def _covered(table: GainTable, low: int, high: int) -> list[int]:
 
 
 def _holds(table: GainTable, choice: Choice, low: int, high: int, options: TuneOptions) -> bool:
-    cells = [(size, choice) for size in _covered(table, low, high)]
-    return bool(cells) and proven(table, cells, options.min_gain)
+    sizes = _covered(table, low, high)
+    return bool(sizes) and proven(table, choice, sizes, options.min_gain)
 
 
 def _replaced(group: TunedGroup, table: GainTable, wide: Rule) -> TunedGroup:
@@ -86,7 +87,7 @@ def _replaced(group: TunedGroup, table: GainTable, wide: Rule) -> TunedGroup:
     for item in group.rules:
         rule = item.rule
         overlaps = rule.min_bytes <= wide.max_bytes and rule.max_bytes >= wide.min_bytes
-        if rule.choice != wide.choice or not overlaps:
+        if not item.written or rule.choice != wide.choice or not overlaps:
             rules.append(item)
             continue
         for low, high in (

@@ -134,7 +134,8 @@ def test_noise_alone_rarely_makes_a_crossover() -> None:
 def test_single_timings_say_that_noise_cannot_be_told() -> None:
     analysis = analyze(PLATFORM, measure(SIZES, smooth, rounds=1, twice=False))
     (finding,) = of_kind(analysis, FindingKind.SINGLE_SAMPLES)
-    assert "noise cannot be told" in finding.sentence
+    assert "1 round cannot show the noise" in finding.sentence
+    assert "measure at least 4 rounds" in finding.sentence
     assert analysis.conditions[0].noise.source == "assumed"
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expected against measured: is it the platform, or tuning?"""
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -139,6 +140,11 @@ def test_a_public_threshold_is_held_against_such_a_node(
 )
 def test_a_threshold_is_only_for_what_it_was_set_for(platform: Platform) -> None:
     assert found({"default": 300.0}, platform=platform, ranks=8) == []
+
+
+def test_a_threshold_is_only_for_sizes_as_large_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "SIZES", SIZES[:-1])
+    assert found({"default": 300.0}, platform=NDV5, ranks=8) == []
 
 
 def test_thresholds_name_their_source() -> None:

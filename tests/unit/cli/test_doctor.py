@@ -89,6 +89,32 @@ def test_this_node_is_examined_with_files_besides(
     assert "verdict     nothing found · ok 1 ·" in capsys.readouterr().out
 
 
+def test_a_file_that_nothing_used_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "n2" / "notes.txt").write_text("roses are red\n")
+    assert run(["doctor", str(folder)]) == 1
+    assert "not used    notes.txt: its kind is not recognised — n2\n" in capsys.readouterr().out
+    assert run(["doctor", str(folder), "--json"]) == 1
+    nodes = {node["name"]: node["unused"] for node in json.loads(capsys.readouterr().out)["nodes"]}
+    assert nodes == {
+        "n1": [],
+        "n2": [{"file": "n2/notes.txt", "why": "its kind is not recognised"}],
+    }
+
+
+def test_given_files_of_which_one_is_unknown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.log").write_text(LOG.format(host="n1"))
+    (tmp_path / "notes.txt").write_text("roses are red\n")
+    assert run(["doctor", str(tmp_path / "run.log"), str(tmp_path / "notes.txt")]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"not used {tmp_path / 'notes.txt'}: its kind is not recognised" in shown
+    assert run(["doctor", str(tmp_path / "notes.txt")]) == 2
+    assert "its kind is not recognised" in capsys.readouterr().err
+
+
 def test_a_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--rule", "18"]) == 0
     assert "gdr-read" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import pytest
 from nccltune.cli import run
 from nccltune.cli.topo import VERBS
 from tests.unit.topology.samples import FOLDER
+from tests.unit.topology.skeletons import P4D, skeleton_xml
 
 MATRIX = (
     "\tGPU0\tGPU1\tNIC0\tCPU Affinity\n"
@@ -162,7 +163,9 @@ def test_write_from_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == ""
     text = file.read_text()
     assert text.count('link_speed="16.0 GT/s PCIe" link_width="16"') == 4
-    assert out_of(capsys, "lint", str(file)) == "1 file, nothing wrong\n"
+    out = out_of(capsys, "lint", str(file))
+    assert "note: leaves NVLink to detection" in out
+    assert out.endswith("1 file, nothing wrong (1 note)\n")
     assert "GPU0 0000:05:00.0" in out_of(capsys, "show", str(file))
 
 
@@ -184,3 +187,31 @@ def test_write_mends_a_dump_and_names_what_it_leaves_out(
     words = ["topo", "write", str(matrix), "--pcie", "4", "--gpus", "05:00.0,06:00.0"]
     assert run(words) == 0
     assert "left out for want of a bus id" in capsys.readouterr().err
+
+
+def test_a_file_that_leaves_nvlink_out_is_not_shown_as_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p4d.xml"
+    file.write_text(skeleton_xml(**P4D))  # type: ignore[arg-type]
+    out = out_of(capsys, "show", str(file))
+    assert "NVLink through NVSwitches (assumed)" in out
+    assert "note  assumed: GPUs are taken as A100-SXM4" in out
+    assert "no NVLink" not in out
+    shown = parsed(capsys, "show", str(file))
+    assert shown["nvlink_left_to_detection"] is True
+    assert shown["assumed"]
+    nvlinks = [link for link in shown["links"] if link["kind"] == "NVL"]
+    assert len(nvlinks) == 16
+    assert not any(link["sure"] for link in nvlinks)
+    picture = tmp_path / "p4d.svg"
+    out_of(capsys, "show", path("skeleton-vm"), "--svg", str(picture))
+    assert "NVLink left to detection" in picture.read_text()
+
+
+def test_a_file_without_gpus_says_who_adds_them(capsys: pytest.CaptureFixture[str]) -> None:
+    out = out_of(capsys, "show", path("skeleton-no-class"))
+    assert "the file names no GPU" in out
+    assert "device 0000:4f:00.0" in out
+    assert "switch 0000:45:00.0" in out
+    assert "switch 0000:4f:00.0" not in out

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from nccltune.cli import run
+from tests.unit.topology.skeletons import L40S as L40S_SHAPE
+from tests.unit.topology.skeletons import P4D, skeleton_xml
 
 DATA = Path(__file__).parents[2] / "data" / "topologies"
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -120,3 +122,99 @@ def test_without_a_gpu_it_is_three(
     monkeypatch.setenv("NCCLTUNE_NATIVE_DIR", str(tmp_path))
     assert run(["calibrate", "-o", str(tmp_path / "study")]) == 3
     assert "error:" in capsys.readouterr().err
+
+
+def test_a_clouds_file_is_not_sure_and_recommends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p4d.xml"
+    file.write_text(skeleton_xml(**P4D))  # type: ignore[arg-type]
+    assert what_if(str(file)) == 0
+    out = capsys.readouterr().out
+    (now,) = [line for line in out.splitlines() if line.startswith("now ")]
+    assert "240?" in now
+    assert "note  assumed: GPUs are taken as A100-SXM4" in out
+    assert "no recommendation" in out
+    assert "prove" not in out
+    assert what_if(str(file), "--nodes", "2", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["now"]["sure"] is False
+    assert {tuple(one["confirm"]) for one in answer["answers"]} == {()}
+
+
+def test_a_file_that_does_not_say_which_gpus_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "unknown.xml"
+    file.write_text(skeleton_xml(**P4D | {"switches": 2}))  # type: ignore[arg-type]
+    assert what_if(str(file)) == 2
+    err = capsys.readouterr().err
+    assert "leaves NVLink to detection" in err
+    assert "lspci -nn" in err
+
+
+@pytest.mark.parametrize("sample", ["switch-l40s", "broadcom"])
+@pytest.mark.parametrize("width", ["-1", "255", "0", "", "Unknown"])
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_a_width_that_is_not_known_is_no_crash(
+    sample: str, width: str, nodes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (DATA / f"{sample}.xml").read_text()
+    file = tmp_path / "x.xml"
+    file.write_text(text.replace('link_width="16"', f'link_width="{width}"', 1))
+    code = what_if(str(file), "--nodes", nodes)
+    shown = capsys.readouterr()
+    assert code in (0, 2)
+    if width == "-1":
+        assert "NCCL books -" in shown.out + shown.err
+    if code == 2:
+        assert "x.xml:" in shown.err
+        assert "write its width" in shown.err
+
+
+def test_a_link_of_width_minus_one_on_the_way_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (DATA / "switch-l40s.xml").read_text().splitlines()
+    number = next(place for place, line in enumerate(lines) if 'class="0x030200"' in line)
+    lines[number] = lines[number].replace('link_width="16"', 'link_width="-1"')
+    file = tmp_path / "x.xml"
+    file.write_text("\n".join(lines))
+    assert what_if(str(file)) == 2
+    err = capsys.readouterr().err
+    assert f"x.xml:{number + 1}: " in err
+    assert "Gen4 x-1: NCCL books -1.5 GB/s" in err
+
+
+def test_a_note_names_the_row_that_it_belongs_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Host memory is assumed where the bounce through it fills it; the platform's own figure does
+    not rest on it."""
+    assert what_if(str(DATA / "dgx.xml"), "--nodes", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    (note,) = [line for line in lines if line.startswith("note")]
+    assert note.startswith("note  GPUDirect reads off: assumed: taken as 100 GB/s for any CPU")
+    (now,) = [line for line in lines if line.startswith("now ")]
+    assert "367 " in now
+    (off,) = [line for line in lines if line.startswith("GPUDirect reads off")]
+    assert "200?" in off
+
+
+def test_a_narrow_terminal_gets_lines_instead_of_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    monkeypatch.setattr(
+        "nccltune.cli.topo_what_if.stdout",
+        lambda: Console(width=40, force_terminal=True, color_system=None, highlight=False),
+    )
+    file = tmp_path / "l40s.xml"
+    file.write_text(skeleton_xml(**L40S_SHAPE | {"nics": 0}))  # type: ignore[arg-type]
+    assert what_if(str(file)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "now: 21.3 GB/s by ring" in lines
+    # A number keeps its unit.
+    assert "  full link GPU0 -> PCI ffff:ff:01.0" in lines
+    assert max(len(line) for line in lines if "prove" not in line and "  nccl" not in line) <= 40

@@ -10,7 +10,6 @@ from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.raw_csv import read_raw_csv
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
 from nccltune.model.sample import Sample
 
 
@@ -52,7 +51,6 @@ def run(
     reader: Reader,
     data: str | bytes,
     name: str = "out.txt",
-    rounds: RoundCounter | None = None,
     **options: object,
 ) -> Read:
     report = FileReport(name=name)
@@ -60,10 +58,9 @@ def run(
         name=name,
         options=ReadOptions(study="made", **options),  # type: ignore[arg-type]
         report=report,
-        rounds=rounds or RoundCounter(),
     )
     raw = data.encode() if isinstance(data, str) else data
-    samples = [sample for batch in reader(io.BytesIO(raw), context) for sample in batch]
+    samples = [sample for batch in reader(io.BytesIO(raw), context) for sample in batch.samples]
     return Read(samples, report)
 
 
@@ -84,6 +81,6 @@ def files(*paths: Path, **options: object) -> list[Read]:
     wanted = ReadOptions(study="made", **options)  # type: ignore[arg-type]
     result = []
     for reading in read_inputs(find_inputs(paths), wanted):
-        samples = [sample for batch in reading.batches() for sample in batch]
+        samples = [sample for batch in reading.batches() for sample in batch.samples]
         result.append(Read(samples, reading.report))
     return result

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which choice a table was made with, and who says so."""
 
+from pathlib import Path
+
 import pytest
 
-from nccltune.formats.choices import choice_of_name, collective_of_name
+from nccltune.formats.choices import collective_of_name
+from nccltune.formats.file_names import named_choice
 from nccltune.formats.nccl_log import NcclLog, forced
 from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label, parse_choice
 from nccltune.model.collective import Collective
@@ -53,10 +56,17 @@ def env(**settings: str) -> tuple[str, ...]:
         ("tree_llx.txt", None),
         ("tree_ll_ring_ll.txt", None),
         ("out.txt", None),
+        ("allreduce_h200x4_tree_ll_r1.txt", "tree/ll"),
+        ("2026-11-23_16n_ring_simple_8G.log", "ring/simple"),
+        ("algo-tree_proto-ll.txt", "tree/ll"),
+        ("RingSimple.txt", "ring/simple"),
+        ("Tree/LL128.txt", "tree/ll128"),
+        ("tuned.txt", "tuned"),
     ],
 )
 def test_file_names(name: str, label: str | None) -> None:
-    found = choice_of_name(name)
+    named = named_choice(name)
+    found = named.choice if named is not None else None
     assert (choice_label(found) if found is not None else None) == label
 
 
@@ -79,17 +89,209 @@ def test_collectives_of_names(name: str, collective: str | None) -> None:
     assert collective_of_name(name) == collective
 
 
-def test_the_user_is_believed_first() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Ring.txt",
+        "Tree.txt",
+        "LL128.txt",
+        "nvls.txt",
+        "simple.txt",
+        "fat_tree_simple.txt",
+        "fat-tree.txt",
+        "not-tree_ll.txt",
+        "no_ring_simple.txt",
+        "notree.txt",
+        "without_tree_ll.txt",
+        "tree_ll_vs_ring_ll.txt",
+        "ring_simple_vs_default.txt",
+        "default_ring_simple.txt",
+        "tree_ll_off.txt",
+        "nvls_off.txt",
+        "untuned.txt",
+        "non-default.txt",
+        "fat_tree_simple/run1.txt",
+    ],
+)
+def test_a_name_that_may_be_of_a_choice_is_no_label_and_not_the_default(name: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.samples == []
+    assert read.report.unreadable == len(SIZES)
+    assert "choice_unknown" in read.doubtful
+    assert "--choice" in read.sentence("choice_unknown")
+    assert text(MADE.text(), name, choice=TREE_LL if "ree" in name else "default").doubtful <= {
+        "choice_conflict"
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["run1.txt", "output.log", "string.txt", "monitoring.txt", "street.txt", "defaults.txt"]
+)
+def test_a_neutral_name_is_assumed_to_be_the_default(name: str) -> None:
+    read = text(MADE.text(), name)
+    assert read.labels == {"default"}
+    assert "choice_assumed" in read.flags
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "choice", "both"),
+    [
+        (env(ALGO="Ring", PROTO="Simple"), "tree_ll.txt", None, ("NCCL_ALGO=Ring", "tree/ll")),
+        (env(ALGO="Ring", PROTO="Simple"), "out.txt", TREE_LL, ("NCCL_ALGO=Ring", "tree/ll")),
+        (env(ALGO="Ring", PROTO="Simple"), "out.txt", "default", ("NCCL_ALGO=Ring", "default")),
+        (env(ALGO="Tree"), "default.txt", None, ("NCCL_ALGO=Tree", "default")),
+        (env(ALGO="^tree"), "out.txt", TREE_LL, ("NCCL_ALGO=^tree", "tree/ll")),
+        ((), "ring_ll.txt", TREE_LL, ("--choice is tree/ll", "ring/ll")),
+        ((), "Ring.txt", TREE_LL, ("--choice is tree/ll", "ring")),
+        ((), "default.txt", "tuned", ("--choice is tuned", "default")),
+    ],
+)
+def test_contradictions_are_refused_and_show_both(
+    data: tuple[str, ...], name: str, choice: object, both: tuple[str, str]
+) -> None:
+    read = text(logged(MADE, *data), name, choice=choice)
+    assert read.samples == []
+    assert "choice_conflict" in read.doubtful
+    assert all(words in read.sentence("choice_conflict") for words in both)
+
+
+def test_what_we_started_ourselves_needs_no_other_evidence() -> None:
     data = logged(MADE, *env(ALGO="Ring", PROTO="Simple"))
-    assert text(data, "tree_ll.txt", choice=TREE_LL).labels == {"tree/ll"}
-    assert text(data, "tree_ll.txt", choice="default").labels == {"default"}
-    assert text(data, "tree_ll.txt", choice="tuned").labels == {"tuned"}
+    assert text(data, choice=TREE_LL, started_here=True).labels == {"tree/ll"}
 
 
-def test_then_the_environment_in_the_log() -> None:
-    read = text(logged(MADE, *env(ALGO="Ring", PROTO="Simple")), "tree_ll.txt")
+def test_the_environment_in_the_log() -> None:
+    read = text(logged(MADE, *env(ALGO="Ring", PROTO="Simple")))
     assert read.labels == {"ring/simple"}
     assert "choice_assumed" not in read.flags
+
+
+def test_a_name_and_a_setting_complete_each_other() -> None:
+    assert text(logged(MADE, *env(PROTO="LL")), "Ring.txt").labels == {"ring/ll"}
+
+
+def test_a_log_of_other_settings_puts_a_name_in_doubt() -> None:
+    read = text(logged(MADE, *env(IB_HCA="mlx5")), "tree_ll.txt")
+    assert read.labels == {"tree/ll"}
+    assert "choice_unconfirmed" in read.doubtful
+
+
+def test_a_log_of_other_choices_contradicts_a_name() -> None:
+    lines = tuple(ran_line(size, "RING proto SIMPLE") for size in SIZES)
+    read = text(logged(MADE, lines=lines), "tree_ll.txt")
+    assert read.samples == []
+    assert "ring/simple" in read.sentence("choice_conflict")
+
+
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("mpirun -np 4 -x NCCL_ALGO=Tree -x NCCL_PROTO=LL ./all_reduce_perf -b 8", "tree/ll"),
+        ("$ mpirun -np 4 -x 'NCCL_ALGO=Tree' -x NCCL_PROTO=\"LL\" all_reduce_perf", "tree/ll"),
+        ("mpiexec.hydra -genv NCCL_ALGO Tree -genv NCCL_PROTO LL all_reduce_perf", "tree/ll"),
+        ("NCCL_ALGO=Ring NCCL_PROTO=Simple ./all_reduce_perf -g 4", "ring/simple"),
+        ("srun --export=ALL,NCCL_ALGO=Ring,NCCL_PROTO=LL128 all_reduce_perf_mpi", "ring/ll128"),
+        ("export NCCL_ALGO=Tree NCCL_PROTO=LL", "tree/ll"),
+        ("+ export NCCL_ALGO=Tree\n+ export NCCL_PROTO=LL\n+ ./all_reduce_perf -g 4", "tree/ll"),
+        ("+ NCCL_ALGO=Tree\n+ NCCL_PROTO=LL\n+ ./all_reduce_perf -g 4", "tree/ll"),
+        ("setenv NCCL_ALGO Tree\nsetenv NCCL_PROTO LL", "tree/ll"),
+        ("# mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf", "tree/ll"),
+        ("=== NCCL_ALGO=Tree, NCCL_PROTO=LL ===", "tree/ll"),
+        ('docker run -e NCCL_ALGO="ring;allreduce:tree" -e NCCL_PROTO=LL x_perf', "tree/ll"),
+        ("mpirun -x NCCL_ALGO=NVLS ./all_reduce_perf", "nvls/simple"),
+        ("export NCCL_ALGO=Tree\nexport NCCL_PROTO=LL\nunset NCCL_ALGO NCCL_PROTO", "default"),
+        ("mpirun -np 4 ./all_reduce_perf", "default"),
+        ("mpirun -x NCCL_ALGO=Tree ./all_reduce_perf", None),
+        ("mpirun -x NCCL_PROTO=LL ./all_reduce_perf", None),
+        ("mpirun -x NCCL_ALGO=$ALGO -x NCCL_PROTO=LL ./all_reduce_perf", None),
+    ],
+)
+def test_command_lines_above_the_table(line: str, label: str | None) -> None:
+    read = text(f"{line}\n{MADE.text()}")
+    assert read.labels == (set() if label is None else {label})
+    assert ("choice_unknown" in read.doubtful) is (label is None)
+
+
+def test_a_command_line_contradicts_a_name_or_a_log() -> None:
+    command = "mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf\n"
+    for read in (
+        text(command + MADE.text(), "ring_ll.txt"),
+        text(command + MADE.text(), choice="default"),
+        text(command + logged(MADE, *env(ALGO="Ring", PROTO="LL"))),
+    ):
+        assert read.samples == []
+        assert "NCCL_ALGO=Tree" in read.sentence("choice_conflict")
+
+
+def test_each_run_has_its_own_command_line() -> None:
+    lines = [
+        "+ mpirun -x NCCL_ALGO=Tree -x NCCL_PROTO=LL all_reduce_perf",
+        "+ mpirun -x NCCL_ALGO=Ring -x NCCL_PROTO=Simple all_reduce_perf",
+        "+ mpirun all_reduce_perf",
+    ]
+    read = text("".join(f"{line}\n{MADE.text()}" for line in lines))
+    assert read.report.choices == {"tree/ll": 4, "ring/simple": 4, "default": 4}
+    # Nothing says whether the first line holds for the second table.
+    read = text(f"{lines[0]}\n{MADE.text()}{MADE.text()}")
+    assert read.report.choices == {"tree/ll": 4}
+    assert "choice_unknown" in read.doubtful
+    exported = "export NCCL_ALGO=Tree\nexport NCCL_PROTO=LL\n"
+    assert text(exported + MADE.text() + MADE.text()).report.choices == {"tree/ll": 8}
+
+
+def of_process(pid: int, *messages: str) -> str:
+    return "".join(f"alpha:{pid}:{pid} [0] NCCL INFO {message}\n" for message in messages)
+
+
+@pytest.mark.parametrize("second", [2136, 4000])
+def test_settings_above_a_header_belong_to_the_run_below(second: int) -> None:
+    data = "".join(
+        of_process(made.pid, *env(ALGO=algorithm, PROTO="LL")) + made.text()
+        for made, algorithm in ((MADE, "Tree"), (MADE.with_(pid=second), "Ring"))
+    )
+    assert text(data).report.choices == {"tree/ll": 4, "ring/ll": 4}
+
+
+def test_settings_above_a_header_without_a_device_list() -> None:
+    bare = "\n".join(line for line in MADE.lines() if "Rank  " not in line) + "\n"
+    data = "".join(
+        of_process(pid, *env(ALGO=algorithm, PROTO="LL")) + bare
+        for pid, algorithm in ((7, "Tree"), (9, "Ring"), (11, "Tree"))
+    )
+    read = text(data, nodes=1, ranks=4)
+    assert read.report.choices == {"tree/ll": 8, "ring/ll": 4}
+
+
+def test_lines_of_a_process_that_come_after_its_table() -> None:
+    first, second = MADE, MADE.with_(pid=4000)
+    data = first.text() + of_process(first.pid, *env(ALGO="Tree", PROTO="LL")) + second.text()
+    data += of_process(second.pid, *env(ALGO="Ring", PROTO="LL"))
+    assert text(data).report.choices == {"tree/ll": 4, "ring/ll": 4}
+
+
+def test_ranks_with_different_settings_are_an_error() -> None:
+    made = MADE.with_(one_process=False)
+    data = (
+        made.text()
+        + of_process(made.pid, *env(ALGO="Tree", PROTO="LL"))
+        + of_process(made.pid + 1, *env(ALGO="Ring", PROTO="LL"))
+    )
+    read = text(data)
+    assert read.samples == []
+    said = read.sentence("choice_conflict")
+    assert "alpha:2136 has NCCL_ALGO=Tree" in said
+    assert "alpha:2137 has NCCL_ALGO=Ring" in said
+
+
+def test_ranks_with_different_settings_in_files_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    made = MADE.with_(one_process=False)
+    (folder / "table.txt").write_text(made.text())
+    for pid, algorithm in ((made.pid, "Tree"), (made.pid + 1, "Ring")):
+        (folder / f"zz.alpha.{pid}").write_text(of_process(pid, *env(ALGO=algorithm, PROTO="LL")))
+    (read,) = [item for item in files(folder) if "choice_conflict" in item.doubtful]
+    assert read.samples == []
 
 
 def test_then_the_files_name() -> None:
@@ -180,7 +382,7 @@ def test_half_forced_needs_the_log() -> None:
     assert read.report.unreadable == 1
     assert "--choice" in read.sentence("choice_unknown")
     assert text(data, "tree_ll.txt").labels == {"tree/ll"}
-    assert text(data, choice="default").labels == {"default"}
+    assert "choice_conflict" in text(data, choice="default").doubtful
 
 
 def test_exclusions_leave_a_restricted_default() -> None:
@@ -264,10 +466,8 @@ def test_settings_are_kept_without_secrets_and_hosts() -> None:
     assert read.report.settings == {"NCCL_IB_HCA": "mlx5", "NCCL_TOPO_FILE": "topo.xml"}
 
 
-def test_logs_in_files_of_their_own_are_joined(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path)) / "runs"
+def test_logs_in_files_of_their_own_are_joined(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
     folder.mkdir()
     (folder / "table.txt").write_text(MADE.text())
     log = [INFO + message for message in env(ALGO="Tree", PROTO="LL")]

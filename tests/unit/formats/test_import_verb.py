@@ -80,7 +80,40 @@ def test_what_could_not_be_read_is_shown(tmp_path: Path, nccltune) -> None:  # t
     assert "not read    2 lines" in said.out
     assert f"default.txt:{at}: a time of -2.04 us cannot be" in said.out
     assert "\x07" not in said.out
+    assert said.code == 1
+
+
+def test_a_file_that_gave_nothing_is_read_again_under_another_name(
+    tmp_path: Path,
+    nccltune,  # type: ignore[no-untyped-def]
+) -> None:
+    half = put(tmp_path / "Ring.txt")
+    said = nccltune("import", half, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert "the choice is unknown" in said.out
+    said = nccltune("import", half.rename(tmp_path / "ring_ll.txt"), "-o", tmp_path / "a")
     assert said.code == 0
+    assert "choices     ring/ll 6" in said.out
+
+
+def test_rows_behind_unknown_words_are_counted(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    row = MADE.row(MADE.points[1])
+    table = tmp_path / "default.txt"
+    table.write_text(MADE.text().replace(row, f"?? acme says {row}"))
+    said = nccltune("import", table, "-o", tmp_path / "a")
+    assert said.code == 1
+    assert "not read    1 line" in said.out
+    assert "a result row behind words that are not known" in said.out
+
+
+def test_a_cut_samples_file_is_reported(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    nccltune("import", put(tmp_path / "default.txt"), "-o", tmp_path / "a")
+    whole = (tmp_path / "a" / "samples.jsonl").read_bytes()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(whole[:-30])
+    said = nccltune("import", cut, "-o", tmp_path / "b")
+    assert said.code == 1
+    assert "the last line is cut" in said.out
 
 
 def test_strict_csv_errors(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
@@ -173,15 +206,15 @@ def test_help_has_two_examples(nccltune) -> None:  # type: ignore[no-untyped-def
     assert said.out.count("  nccltune import ") + said.out.count("| nccltune import ") == 2
 
 
-def test_an_interruption_says_how_to_go_on(  # type: ignore[no-untyped-def]
+def test_an_interruption_leaves_nothing_behind(  # type: ignore[no-untyped-def]
     tmp_path: Path, nccltune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nccltune.formats.importer.import_files", interrupted)
+    monkeypatch.setattr("nccltune.formats.import_writer.StudyWriter.finish", interrupted)
     table = put(tmp_path / "my out.txt")
-    said = nccltune("import", table, "-o", tmp_path / "a", "--choice", "Tree/LL", "--nodes", 2)
+    said = nccltune("import", table, "-o", tmp_path / "new" / "a")
     assert said.code == 130
-    command = f"nccltune import '{table}' -o {tmp_path / 'a'} --choice tree/ll --nodes 2"
-    assert command in said.err
+    assert "nothing was imported; the same command starts again" in said.err
+    assert not (tmp_path / "new").exists()

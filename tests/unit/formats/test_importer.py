@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Importing into a study: whole files, once, whatever interrupts."""
 
+import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from nccltune.formats.inputs import find_inputs
 from nccltune.formats.reading import ImportRecord
 from nccltune.formats.suspect import suspect_sentences
 from nccltune.model.choice import parse_choice
-from nccltune.model.errors import StudyError
+from nccltune.model.errors import InputError, StudyError
 from nccltune.model.sample import Sample
 from nccltune.model.study import Study
 from tests.unit.formats.maker import Made, points
@@ -64,20 +66,36 @@ def test_the_same_file_again_is_skipped(tmp_path: Path) -> None:
     assert [item.outcome for item in twice.files] == [Outcome.IMPORTED, Outcome.ALREADY]
 
 
-def test_other_options_are_another_reading(tmp_path: Path) -> None:
+def test_a_run_is_not_imported_under_another_label(tmp_path: Path) -> None:
     study, table = tmp_path / "a", put(tmp_path / "out.txt")
     do(study, table)
     result = do(study, table, choice=parse_choice("tree/ll"))
-    assert result.samples == 24
-    assert any("other options" in flag.sentence for flag in result.files[0].report.flags)
+    assert result.samples == 0
+    assert [item.outcome for item in result.files] == [Outcome.DUPLICATE]
+    (flag,) = [flag for flag in result.files[0].report.flags if flag.kind == "duplicate"]
+    assert "where it is default and here tree/ll" in flag.sentence
+    assert flag.doubtful
 
 
-def test_rounds_go_on_behind_those_there(tmp_path: Path) -> None:
+def test_a_run_of_unknown_scale_is_read_again_with_its_scale(tmp_path: Path) -> None:
+    study, table = tmp_path / "a", tmp_path / "default.txt"
+    made = MADE.with_(era="2.13")
+    table.write_text("\n".join(line for line in made.lines() if "Rank" not in line))
+    assert do(study, table).samples == 24
+    assert do(study, table, nodes=1, ranks=4).samples == 24
+    assert len({sample.source.process for sample in held(study)}) == 1
+    assert do(study, table, nodes=1, ranks=4).samples == 0
+
+
+def test_every_run_has_rounds_of_its_own(tmp_path: Path) -> None:
     study = tmp_path / "a"
     do(study, put(tmp_path / "1.txt"))
     do(study, put(tmp_path / "2.txt", MADE.with_(pid=99)))
-    rounds = [sample.round for sample in held(study) if sample.bytes == 4096]
-    assert rounds == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    found: dict[str | None, list[int]] = {}
+    for sample in held(study):
+        if sample.bytes == 4096:
+            found.setdefault(sample.source.process, []).append(sample.round)
+    assert list(found.values()) == [[0, 0, 1, 1, 2, 2, 3, 3]] * 2
 
 
 def test_a_refused_file_leaves_no_trace(tmp_path: Path) -> None:
@@ -104,7 +122,7 @@ def test_nothing_readable_makes_no_study(tmp_path: Path) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(0, 1), st.booleans(), st.booleans())
-def test_an_interrupted_import_goes_on(share: float, torn: bool, others_first: bool) -> None:
+def test_what_a_killed_import_left_is_taken_back(share: float, torn: bool, others: bool) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -112,26 +130,29 @@ def test_an_interrupted_import_goes_on(share: float, torn: bool, others_first: b
         study = base / "a"
         first, second = put(base / "1.txt"), put(base / "2.txt", MADE.with_(pid=99))
         do(study, first)
+        before = (study / "samples.jsonl").read_bytes()
+        mark = {"start": len(before), "file_hashes": [file_hash(second)]}
         do(study, second)
         whole = (study / "samples.jsonl").read_bytes()
         lines = whole.splitlines(keepends=True)
-        # The second import stopped in the middle of writing samples.
         kept = 24 + int(share * 24)
-        cut = b"".join(lines[:kept])
-        (study / "samples.jsonl").write_bytes(
-            cut + (lines[kept][:40] if torn and kept < 48 else b"")
-        )
+        torn_line = lines[kept][:40] if torn and kept < 48 else b""
+        # A sweep may have gone on behind the samples of the import that was killed.
+        foreign = b"" if torn_line or not others else lines[0]
+        (study / "samples.jsonl").write_bytes(b"".join(lines[:kept]) + torn_line + foreign)
         records = (study / "imports.jsonl").read_bytes().splitlines(keepends=True)
         (study / "imports.jsonl").write_bytes(records[0])
-        if others_first:
-            do(study, put(base / "3.txt", MADE.with_(pid=7)))
+        (study / ".import.json").write_bytes(msgspec.json.encode(mark))
         result = do(study, second)
         assert result.files[0].outcome is Outcome.IMPORTED
-        assert result.files[0].resumed == kept - 24
-        assert len(held(study)) == 48 + 24 * others_first
-        if not others_first:
-            assert (study / "samples.jsonl").read_bytes() == whole
+        assert result.taken_back == kept - 24
+        assert (study / "samples.jsonl").read_bytes() == before + foreign + whole[len(before) :]
+        assert not (study / ".import.json").exists()
         assert do(study, second).files[0].outcome is Outcome.ALREADY
+
+
+def file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def test_an_interruption_while_reading_writes_nothing(
@@ -157,13 +178,14 @@ def test_an_interruption_while_reading_writes_nothing(
     }
 
 
-def test_leftovers_read_with_other_options_are_said(tmp_path: Path) -> None:
+def test_an_import_that_was_done_is_not_taken_back(tmp_path: Path) -> None:
     study, table = tmp_path / "a", put(tmp_path / "out.txt")
     do(study, table)
-    (study / "imports.jsonl").unlink()
-    result = do(study, table, choice=parse_choice("tree/ll"))
-    assert result.files[0].resumed == 0
-    assert any("interrupted" in flag.sentence for flag in result.files[0].report.flags)
+    mark = {"start": 0, "file_hashes": [file_hash(table)]}
+    (study / ".import.json").write_bytes(msgspec.json.encode(mark))
+    result = do(study, put(tmp_path / "2.txt", MADE.with_(pid=99)))
+    assert result.taken_back == 0
+    assert len(held(study)) == 48
 
 
 def test_a_full_disk_is_an_error_of_the_study(
@@ -197,17 +219,18 @@ def test_the_platform_is_written_once(tmp_path: Path) -> None:
     result = do(study, put(tmp_path / "1.txt", two))
     assert result.platform is not None
     assert result.platform.title == "4 x NVIDIA H200 · 2 nodes · NCCL 2.28.9"
-    again = do(study, put(tmp_path / "2.txt", MADE.with_(pid=99, gpu="Tesla T4")))
+    again = do(study, put(tmp_path / "2.txt", two.with_(pid=99)))
     assert again.platform is None
     assert Study(study).platform().gpu == "NVIDIA H200"
 
 
-def test_platforms_that_disagree_are_noted(tmp_path: Path) -> None:
+def test_platforms_that_disagree_are_refused(tmp_path: Path) -> None:
     other = MADE.with_(gpu="Tesla T4", loaded=22903, headers=22903)
-    result = do(tmp_path / "a", put(tmp_path / "1.txt"), put(tmp_path / "2.txt", other))
-    assert result.platform is not None
-    assert result.platform.gpu is None
-    assert any("2.28.9, 2.29.3" in note for note in result.platform.notes)
+    with pytest.raises(InputError, match="different platforms") as error:
+        do(tmp_path / "a", put(tmp_path / "1.txt"), put(tmp_path / "2.txt", other))
+    assert "GPU: NVIDIA H200 in 1.txt; Tesla T4 in 2.txt" in str(error.value)
+    assert "NCCL: 2.28.9 in 1.txt; 2.29.3 in 2.txt" in str(error.value)
+    assert not (tmp_path / "a").exists()
 
 
 def test_doubtful_runs_are_remembered(tmp_path: Path) -> None:

@@ -40,3 +40,10 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert read_conf(path) == settings
     with pytest.raises(InputError, match="cannot be read"):
         read_conf(tmp_path / "none")
+
+
+def test_a_file_of_a_size_that_no_configuration_has(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.conf"
+    path.write_text("NCCL_ALGO=" + "x" * (1 << 20))
+    with pytest.raises(InputError, match="1 MiB"):
+        read_conf(path)

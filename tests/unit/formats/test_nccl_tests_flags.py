@@ -115,7 +115,7 @@ def test_a_bandwidth_that_is_not_that_of_the_time() -> None:
     assert "bandwidth_mismatch" in read.doubtful
     # Another number of ranks than that of the table.
     lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
-    assert "bandwidth_mismatch" in text("\n".join(lines), nodes=2, ranks=16).doubtful
+    assert "scale_mismatch" in text("\n".join(lines), nodes=2, ranks=16).doubtful
     assert "bandwidth_mismatch" not in text("\n".join(lines), nodes=2, ranks=4).flags
 
 
@@ -133,7 +133,8 @@ def test_an_unknown_scale_is_said() -> None:
     lines = [line for line in MADE.text().splitlines() if "Rank" not in line]
     read = text("\n".join(lines))
     assert "scale_unknown" in read.flags
-    assert {(item.nodes, item.ranks) for item in read.samples} == {(None, None)}
+    assert "--nodes" in read.sentence("scale_unknown")
+    assert {(item.nodes, item.ranks) for item in read.samples} == {(None, 4)}
     told = text("\n".join(lines), nodes=1, ranks=4)
     assert {(item.nodes, item.ranks) for item in told.samples} == {(1, 4)}
     assert "scale_unknown" not in told.flags

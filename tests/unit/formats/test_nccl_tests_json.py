@@ -3,6 +3,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nccltune.formats import json_stream
 from nccltune.formats.json_stream import Item, JsonStream
 from nccltune.formats.lines import CHUNK_BYTES
 from nccltune.formats.reading import FileKind
@@ -336,3 +338,43 @@ def test_a_member_that_is_too_large_is_skipped(monkeypatch: pytest.MonkeyPatch) 
     assert [item.raw for item in found if item.key == "last"] == [b" 1"[1:]]
     endless = b'{"version":3,"huge":"' + b"x" * (5 * CHUNK_BYTES)
     assert [item.key for item in items(endless)] == ["version"]
+
+
+@pytest.mark.parametrize("unit", [b"x", b'\\"', b"\\\\", b"ab\\n"])
+@pytest.mark.parametrize("shift", range(3))
+def test_a_string_over_many_chunks_is_looked_at_once(unit: bytes, shift: int) -> None:
+    # Escapes may stand across the end of a chunk.
+    string = b"y" * shift + unit * (3_500_000 // len(unit))
+    data = b'{"args": ["' + string + b'"], "config": {}, "results": [{"size": 1}]}'
+    found = [(item.key, item.raw) for item in items(data)]
+    assert found == [
+        ("args", b'["' + string + b'"]'),
+        ("config", b"{}"),
+        ("results", b'{"size": 1}'),
+    ]
+
+
+class CountedPattern:
+    """Counts the characters that a pattern is given to look at from its start on."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self.pattern = pattern
+        self.looked_at = 0
+
+    def match(self, data: bytearray, at: int) -> re.Match[bytes] | None:
+        self.looked_at += len(data) - at
+        return self.pattern.match(data, at)
+
+    def search(self, data: bytearray, at: int) -> re.Match[bytes] | None:
+        self.looked_at += len(data) - at
+        return self.pattern.search(data, at)
+
+
+def test_a_long_string_takes_time_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("_SHALLOW", "_DEEP", "_STRING_PART")
+    counted = {name: CountedPattern(getattr(json_stream, name)) for name in names}
+    for name, pattern in counted.items():
+        monkeypatch.setattr(json_stream, name, pattern)
+    data = b'{"args": ["' + b"x" * (16 << 20) + b'"]}'
+    assert [item.key for item in items(data)] == ["args"]
+    assert sum(pattern.looked_at for pattern in counted.values()) < 4 * len(data)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccltune.formats.prefixes import strip_prefix
 from nccltune.formats.reading import FileKind
 from nccltune.model.collective import Collective
-from tests.unit.formats.maker import Made, points
+from tests.unit.formats.maker import Made, Point, points
 from tests.unit.formats.reading_tools import Read, text
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
@@ -27,6 +27,27 @@ PREFIXES: dict[str, Callable[[str], str]] = {
     "srun -l padded": lambda line: f" 0: {line}",
     "hydra -l": lambda line: f"[0] {line}",
     "srun and Open MPI": lambda line: f"0: [1,0]<stdout>: {line}",
+    "indented tag": lambda line: f"  [1,0]<stdout>:{line}",
+    "torchrun": lambda line: f"[default0]:{line}",
+    "kubectl --prefix": lambda line: f"[pod/nccl-launcher-x2/launcher] {line}",
+    "kubectl --timestamps": lambda line: f"2024-05-01T12:00:00.123456789Z {line}",
+    "kubectl, both": lambda line: f"[pod/l-0/l] 2024-05-01T12:00:00.1Z {line}",
+    "kubectl and Open MPI": lambda line: f"2024-05-01T12:00:00.1Z [1,0]<stdout>:{line}",
+    "CRI": lambda line: f"2024-05-01T12:00:00.123456789+02:00 stdout F {line}",
+    "stern": lambda line: f"nccl-launcher-x2 launcher {line}",
+    "stern, all namespaces": lambda line: f"default nccl-launcher-x2 launcher {line}",
+    "stern, coloured": lambda line: f"\x1b[32mnccl-x2\x1b[0m \x1b[96mlauncher\x1b[0m {line}",
+    "docker compose": lambda line: f"nccl-1  | {line}",
+    "docker compose 1": lambda line: f"launcher_1 | {line}",
+    "ts": lambda line: f"Nov 21 01:54:54 {line}",
+    "ts %F %T": lambda line: f"2026-11-21 01:54:54 {line}",
+    "ts -s": lambda line: f"00:00:04 {line}",
+    "ts %.s": lambda line: f"1763690094.123456 {line}",
+    "journalctl": lambda line: f"Nov 21 01:54:54 alpha nccl[77]: {line}",
+    "pdsh": lambda line: f"node01: {line}",
+    "pdsh and srun": lambda line: f"node01: 0: {line}",
+    "SkyPilot": lambda line: f"(head, rank=0, pid=12) {line}",
+    "quoted": lambda line: f"> {line}",
 }
 
 
@@ -50,6 +71,25 @@ def test_launcher_prefixes(name: str) -> None:
 
 @pytest.mark.parametrize("line", ["", "  ", "text", "    1024   256  float", "# size", "[x] y"])
 def test_lines_without_prefix_stay(line: str) -> None:
+    assert strip_prefix(line) == ("", line)
+
+
+@pytest.mark.parametrize("colour", ["\x1b[32m", "\x1b[0;1m", "\x1b[38;5;12m", "\x1b[K"])
+def test_terminal_colours(colour: str) -> None:
+    same(text("\n".join(f"{colour}{line}\x1b[0m" for line in MADE.lines())))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: something broke",
+        "alpha: Test NCCL failure common.cu:1 'x'",
+        "loading modules: cuda nccl",
+        "sum 12.3 alpha:1:2 [0] NCCL INFO x",
+        "step 3 | loss 2.1",
+    ],
+)
+def test_words_before_other_text_are_no_prefix(line: str) -> None:
     assert strip_prefix(line) == ("", line)
 
 
@@ -133,6 +173,17 @@ def test_a_row_that_two_readings_fit_is_counted() -> None:
     assert read.times == text(MADE.text()).times
     assert read.report.unreadable == 1
     assert "cut in two" in read.reasons[0]
+
+
+def test_a_piece_is_not_joined_to_a_row_whose_size_then_no_longer_fits_its_count() -> None:
+    # Joined with "1" the row of 8 bytes would be one of 18, which 2 floats are not.
+    made = Made((Point(8, 20.0, 21.0), Point(16, 20.0, 21.0)))
+    lines = made.lines()
+    at = len([*made.head(), *made.columns()])
+    lines[at : at + 1] = ["           1" + INFO + "x", lines[at].lstrip()]
+    read = text("\n".join(lines))
+    assert read.times == text(made.text()).times
+    assert read.report.unreadable == 1
 
 
 def test_the_end_of_the_file_cuts_a_row() -> None:

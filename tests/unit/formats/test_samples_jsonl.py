@@ -4,7 +4,6 @@
 import msgspec
 
 from nccltune.formats.reading import FileKind
-from nccltune.formats.rounds import RoundCounter
 from nccltune.formats.samples_jsonl import read_samples
 from nccltune.model.choice import DEFAULT
 from tests.unit.formats.maker import Made, Point, points
@@ -17,17 +16,15 @@ DATA = msgspec.json.Encoder().encode_lines(SAMPLES)
 def test_everything_is_kept_but_the_study() -> None:
     read = run(read_samples, DATA)
     assert read.report.kind is FileKind.SAMPLES
-    assert read.samples == SAMPLES
+    bare = [
+        msgspec.structs.replace(
+            sample, source=msgspec.structs.replace(sample.source, process=None, in_rounds=False)
+        )
+        for sample in read.samples
+    ]
+    assert bare == SAMPLES
     assert read.report.samples == len(SAMPLES)
     assert read.report.choices == {"default": 8}
-
-
-def test_rounds_stay_together_and_come_after_those_there() -> None:
-    counter = RoundCounter()
-    counter.seed(SAMPLES)
-    read = run(read_samples, DATA, rounds=counter)
-    assert [sample.round for sample in read.samples] == [item.round + 2 for item in SAMPLES]
-    assert counter.rounds == 4
 
 
 def test_what_is_no_sample_is_counted() -> None:
@@ -60,3 +57,19 @@ def test_the_choice_is_the_samples_own() -> None:
 def test_wrong_results_are_flagged() -> None:
     wrong = text(Made((Point(4096, 20.0, 21.0, wrong=1),)).text()).samples
     assert "wrong_results" in run(read_samples, msgspec.json.Encoder().encode_lines(wrong)).doubtful
+
+
+def test_bytes_that_are_not_utf_8_are_counted() -> None:
+    bad = DATA.split(b"\n")[0].replace(b'"float"', b'"fl\xb2at"')
+    assert b"\xb2" in bad
+    read = run(read_samples, bad + b"\n" + DATA)
+    assert len(read.samples) == len(SAMPLES)
+    assert read.report.unreadable == 1
+    assert "UTF-8" in read.reasons[0]
+
+
+def test_a_cut_last_line_is_flagged() -> None:
+    read = run(read_samples, DATA[:-20])
+    assert read.doubtful == {"aborted"}
+    assert len(read.samples) == len(SAMPLES) - 1
+    assert run(read_samples, DATA).doubtful == set()

@@ -283,3 +283,14 @@ def test_the_hash_is_fnv_1a() -> None:
     assert config_hash(b"") == "cbf29ce484222325"
     assert config_hash(b"a") == "af63dc4c8601ec8c"
     assert config_hash(b"foobar") == "85944171f73967e8"
+
+
+@pytest.mark.parametrize("line", ["," * 200_000, '# nccltune: gpu="' + "x" * 200_000 + '"'])
+def test_a_very_long_line_is_a_problem_and_not_read(line: str) -> None:
+    found = parse_rules(f"{line}\nallreduce,0,65536,tree,ll,-1,1,4\n")
+    assert [rule.line for rule in found.rules] == [2]
+    (problem,) = found.problems
+    assert (problem.line, "is not read" in problem.message) == (1, True)
+    assert found.header == {}
+    with pytest.raises(InputError, match="is not read"):
+        parse_rules(line, strict=True)

@@ -37,7 +37,7 @@ def test_the_four_examples_are_jobs() -> None:
         ({}, "program"),
         (job(program=[]), "program names no binary"),
         (job(nodes=0), "nodes is 0; at least 1"),
-        (job(nodse=2), "unknown field `nodse`"),
+        (job(nodse=2), "no key is called 'nodse'"),
         (job(nodes=2, hosts=["a"]), "hosts names 1 for 2 nodes"),
         (job(hosts=["a", "a"]), "hosts names one twice"),
         (job(hosts=["a:8"]), "'a:8' is no host"),

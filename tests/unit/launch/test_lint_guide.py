@@ -55,7 +55,7 @@ def test_the_right_ones_have_no_findings(text: str, site: Site, processes: int, 
     judged = verdict(text, site)
     assert ids(judged) == set()
     assert not judged.is_wrong
-    assert judged.mended is None
+    assert judged.fixed is None
     for prediction, _ in judged.predictions:
         assert prediction.placement is not None
         assert (prediction.placement.processes, prediction.placement.ranks) == (processes, ranks)
@@ -68,7 +68,7 @@ def test_the_guides_third_command_starts_two_processes_on_one_node() -> None:
     assert prediction.placement is not None
     assert [node.processes for node in prediction.placement.nodes] == [2]
     assert ids(judged) == {"total-below-per-node", "end-not-reached"}
-    assert judged.mended == PER_GPU
+    assert judged.fixed == PER_GPU
 
 
 SWAPS = [
@@ -129,7 +129,7 @@ SWAPS = [
 
 
 @pytest.mark.parametrize(("right", "old", "new", "expected"), SWAPS)
-def test_one_mistake_is_found_and_mended(
+def test_one_mistake_is_found_and_fixed(
     right: str, old: str, new: str, expected: str | None
 ) -> None:
     assert old in right
@@ -139,11 +139,11 @@ def test_one_mistake_is_found_and_mended(
     if expected is None:
         return
     assert expected in ids(judged)
-    if judged.mended is None:
+    if judged.fixed is None:
         assert expected == "size-unreadable"
         return
-    again = verdict(judged.mended, site)
-    assert ids(again) == set(), judged.mended
+    again = verdict(judged.fixed, site)
+    assert ids(again) == set(), judged.fixed
 
 
 def test_each_variant_has_one_mistake_only() -> None:
@@ -160,14 +160,14 @@ def test_each_variant_has_one_mistake_only() -> None:
 def test_a_value_that_would_be_the_program() -> None:
     judged = verdict(PER_GPU.replace("-N 8 -n 16", "-N 8 -n 16 -x NCCL_DEBUG_SUBSYS INIT"))
     assert ids(judged) == {"value-as-program"}
-    assert judged.mended is not None
-    assert "-x NCCL_DEBUG_SUBSYS=INIT all_reduce_perf" in judged.mended
+    assert judged.fixed is not None
+    assert "-x NCCL_DEBUG_SUBSYS=INIT all_reduce_perf" in judged.fixed
 
 
 def test_memory_of_a_gpu() -> None:
     judged = verdict(PER_GPU.replace("-e 8G", "-e 32G"), Site(nodes=2, gpu_memory=80 << 30))
     assert ids(judged) == {"beyond-memory"}
-    assert judged.mended == PER_GPU.replace("-e 8G", "-e 16G")
+    assert judged.fixed == PER_GPU.replace("-e 8G", "-e 16G")
 
 
 def test_a_line_that_only_one_version_takes_is_for_that_version() -> None:

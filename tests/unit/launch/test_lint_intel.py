@@ -43,9 +43,9 @@ def test_bind_to_does_nothing_there() -> None:
     line = f"mpiexec.hydra {HOSTS} -bind-to none"
     assert findings(line) == {}
     assert findings(line, INTEL) == {"intel-bind-to": "warning"}
-    mended = verdict(line, INTEL).mended
-    assert mended == f"mpiexec.hydra {HOSTS} -genv I_MPI_PIN off {TAIL}"
-    assert findings(mended.removesuffix(TAIL)) == {}
+    fixed = verdict(line, INTEL).fixed
+    assert fixed == f"mpiexec.hydra {HOSTS} -genv I_MPI_PIN off {TAIL}"
+    assert findings(fixed.removesuffix(TAIL)) == {}
 
 
 def test_its_pinning_is_worth_a_note() -> None:

@@ -79,7 +79,7 @@ def test_a_manifest_brings_workers_slots_and_gpus() -> None:
     assert (found.site.nodes, found.site.slots, found.site.gpus_per_node) == (2, 8, 8)
     verdict = check(found.line, found.site)
     assert _ids(verdict)[:2] == ["total-below-per-node", "env-not-exported"]
-    assert verdict.mended == "mpirun -N 8 -n 16 -x NCCL_DEBUG all_reduce_perf -g 1"
+    assert verdict.fixed == "mpirun -N 8 -n 16 -x NCCL_DEBUG all_reduce_perf -g 1"
 
 
 def test_a_script_inside_a_manifest() -> None:
@@ -246,9 +246,9 @@ def test_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
         "starts   2 processes, both on the first node, 1 GPU each = 2 ranks"
         "  (Open MPI 4.1 and 5.0)",
         "error    -n 2 is the total number of processes; -N 8 only caps a node."
-        " Mend: for 2 nodes x 8: -N 8 -n 16",
+        " For 2 nodes x 8: -N 8 -n 16",
         "warning  -e 10G with -f 2 from 1 GiB measures 1 GiB, 2 GiB, 4 GiB, 8 GiB; 10 GiB is never"
-        " reached. Mend: write -e 8G",
+        " reached. Write -e 8G",
         "note     -n 100 after the binary is nccl-tests' iterations, not processes",
-        "mended   mpirun -N 8 -n 16 all_reduce_perf -b 1G -e 8G -f 2 -n 100 -g 1",
+        "fixed    mpirun -N 8 -n 16 all_reduce_perf -b 1G -e 8G -f 2 -n 100 -g 1",
     ]

@@ -63,6 +63,16 @@ def test_a_damaged_line_is_named(study: Study) -> None:
     assert caught.value.where == f"{study.samples_path}:2"
 
 
+def test_bytes_that_are_not_utf_8_are_damage(study: Study) -> None:
+    study.append_samples([sample(8)])
+    line = study.samples_path.read_bytes()
+    with study.samples_path.open("ab") as file:
+        file.write(line.replace(b'{"', b'{"dtype":"fl\xb2at","', 1))
+    with pytest.raises(StudyError, match="damaged") as caught:
+        list(study.samples())
+    assert caught.value.where == f"{study.samples_path}:2"
+
+
 def test_a_newer_schema_is_no_damage(study: Study) -> None:
     study.samples_path.write_text('{"schema_version": 99, "x": 1}\n')
     with pytest.raises(StudyError, match="newer nccltune"):

@@ -5,10 +5,10 @@ import pytest
 
 from nccltune.model.topology import Cpu, Gpu, Pci
 from nccltune.topology import bandwidth
-from nccltune.topology.bandwidth import Version
+from nccltune.topology.bandwidth import Bandwidth, Version
 
 
-def pci(speed: str | None, width: int | None) -> tuple[float, str, bool]:
+def pci(speed: str | None, width: int | None) -> Bandwidth:
     return bandwidth.pci(Pci(bus_id="0000:01:00.0", speed=speed, width=width))
 
 
@@ -28,11 +28,21 @@ def pci(speed: str | None, width: int | None) -> tuple[float, str, bool]:
         ("", 0, 12, "link_speed '' read as Gen3 x16 (width 0 read as 16)", False),
         (None, None, 12, "no link_speed read as Gen3 x16 (no link_width read as 16)", False),
         ("32.0 GT/s PCIe", 0, 48, "Gen5 x16 (width 0 read as 16)", False),
-        ("32.0 GT/s PCIe", -1, 0, "Gen5 x-1: no such width", False),
+        ("32.0 GT/s PCIe", -1, 0, "Gen5 x-1: NCCL books -3 GB/s, no ring fits", False),
+        ("16.0 GT/s PCIe", 255, 382.5, "Gen4 x255: no width of PCIe, NCCL multiplies by it", False),
     ],
 )
 def test_pci(speed: str | None, width: int | None, gb_per_s: float, how: str, sure: bool) -> None:
-    assert pci(speed, width) == (gb_per_s, how, sure)
+    assert pci(speed, width)[:3] == (gb_per_s, how, sure)
+
+
+@pytest.mark.parametrize(
+    ("width", "upper_bound"), [(16, False), (0, True), (None, True), (255, True)]
+)
+def test_a_link_of_a_width_that_is_not_known_may_be_slower(
+    width: int | None, upper_bound: bool
+) -> None:
+    assert pci("16.0 GT/s PCIe", width).upper_bound == upper_bound
 
 
 @pytest.mark.parametrize(
@@ -52,11 +62,11 @@ def test_pci(speed: str | None, width: int | None, gb_per_s: float, how: str, su
     ],
 )
 def test_nvlink(sm: int, version: Version | None, gb_per_s: float) -> None:
-    assert bandwidth.nvlink(Gpu(sm=sm), version) == (gb_per_s, f"{gb_per_s:g} for sm{sm}", True)
+    assert bandwidth.nvlink(Gpu(sm=sm), version) == Bandwidth(gb_per_s, f"{gb_per_s:g} for sm{sm}")
 
 
 def test_links_of_a_gpu_that_nobody_knows() -> None:
-    assert bandwidth.nvlink(Gpu(), None) == (20.0, "20 for sm80, sm not known", False)
+    assert bandwidth.nvlink(Gpu(), None) == Bandwidth(20.0, "20 for sm80, sm not known", False)
     assert bandwidth.nvlink(Gpu(sm=90, name="gfx90a"), None).gb_per_s == 36.0
     assert bandwidth.nvlink(Gpu(name="gfx906"), None).gb_per_s == 24.0
     assert bandwidth.nvlink(Gpu(name="gfx942"), None).gb_per_s == 48.0
@@ -96,13 +106,13 @@ def test_between_cpus(
 
 
 def test_between_other_cpus() -> None:
-    assert bandwidth.between_cpus(Cpu(arch="arm64"), None) == (6.0, "ARM", True)
+    assert bandwidth.between_cpus(Cpu(arch="arm64"), None) == Bandwidth(6.0, "ARM")
     assert bandwidth.between_cpus(Cpu(arch="ppc64"), None).gb_per_s == 32.0
     unknown = bandwidth.between_cpus(Cpu(), None)
-    assert unknown == (5000.0, "nothing told of the CPU: NCCL knows no limit", False)
+    assert unknown == Bandwidth(5000.0, "nothing told of the CPU: NCCL knows no limit", False)
 
 
 def test_net() -> None:
-    assert bandwidth.net(100000) == (12.5, "100 Gbit/s", True)
-    assert bandwidth.net(-1) == (1.25, "speed -1 read as 10 Gbit/s", False)
-    assert bandwidth.net(None) == (1.25, "no speed read as 10 Gbit/s", False)
+    assert bandwidth.net(100000) == Bandwidth(12.5, "100 Gbit/s")
+    assert bandwidth.net(-1) == Bandwidth(1.25, "speed -1 read as 10 Gbit/s", False)
+    assert bandwidth.net(None) == Bandwidth(1.25, "no speed read as 10 Gbit/s", False)

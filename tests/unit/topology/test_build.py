@@ -107,8 +107,8 @@ def test_skeletons() -> None:
     found = graph("skeleton-vm")
     assert names(found, NodeKind.GPU) == ["GPU0", "GPU1"]
     port = link(found, "NIC 0101:00:00.0 -> NET 0101:00:00.0")
-    assert (port.gb_per_s, port.sure) == (24.0, False)
-    assert port.how == "speed not told: that of its PCI link, Gen4 x16"
+    assert (port.gb_per_s, port.sure, port.upper_bound) == (24.0, False, True)
+    assert port.how == "speed not in the file: at most its PCI link's, Gen4 x16"
     # Nothing in this one says what the devices are.
     assert names(graph("skeleton-no-class"), NodeKind.GPU) == []
 

@@ -83,6 +83,24 @@ def test_an_efficiency_makes_a_link_full_earlier():
     assert of(l40s(), 1, perfect(p2p_write=0.5)).busbw_gb_per_s == pytest.approx(12.0)
 
 
+def test_odd_nodes_swap_their_channels_in_pairs_only_where_their_number_is_even():
+    def roles(channels: int) -> list[str]:
+        searched = searches(dgx(), True)
+        assert searched.ring.cross_nic == 2
+        found = flows(
+            dgx(),
+            searched,
+            collective=Collective.ALLREDUCE,
+            algorithm=Algorithm.RING,
+            nodes=2,
+            channels=channels,
+        )
+        return [role.words for role in found.roles]
+
+    assert roles(4) == ["even node", "odd node"]
+    assert roles(3) == ["node"]
+
+
 def test_a_ring_over_nodes_has_each_kind_where_it_belongs():
     """Two rings of 12 in step: in by NICs to GPU0, along the GPUs, out by NICs from GPU3. What
     ends it is the GPUs' links, 24, not the NICs', 2 x 12.5."""

@@ -13,6 +13,7 @@ from nccltune.topology.build import link_graph
 from nccltune.topology.links import Link, LinkGraph, LinkKind, NodeKind, Vertex
 from nccltune.topology.paths import Path, PathKind, Paths, paths
 from nccltune.topology.settings import level_of, path_settings
+from nccltune.topology.trim import first_gpus
 from tests.unit.topology.samples import FOLDER, SHARED, sample
 
 
@@ -200,6 +201,8 @@ def test_reads_by_default() -> None:
     off = find(old_gpu).gdr("GPU0", "NET mlx5_0", read=True)
     assert off == (False, "reading is off by default without NVLink (sm75)")
     assert find(old_gpu, {"NCCL_NET_GDR_READ": "1"}).gdr("GPU0", "NET mlx5_0", read=True).allowed
+    alone = find(first_gpus(old_gpu, 1)).gdr("GPU0", "NET mlx5_0", read=True)
+    assert alone.allowed
     # Until 2.19.1 that held for all GPUs; NVIDIA's documentation still says so.
     before = find("switch-l40s", version=(2, 18, 6))
     assert not before.gdr("GPU0", "NET mlx5_0", read=True).allowed

@@ -4,12 +4,14 @@
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nccltune.formats.graph_xml import GraphId, Pattern, read_graphs
 from nccltune.model.topology import Cpu, Dialect, Gpu, NvLink, Pci, Topology
+from nccltune.topology.goal import Ring
 from nccltune.topology.reach import reach
-from nccltune.topology.search import search, speeds, system_bandwidths
+from nccltune.topology.search import Found, Searched, search, speeds, system_bandwidths
 from nccltune.topology.settings import PathKind, PathSettings
 from nccltune.topology.trim import first_gpus
 
@@ -52,6 +54,18 @@ def test_channels_that_collectives_run_with():
     assert searched.connected(1, 90) == 24
     assert searched.connected(1, 90, most=4) == 4
     assert searched.connected(1, 90, least=32) == 32
+
+
+def test_channels_are_doubled_for_fast_links_between_nodes_only():
+    slow = search(reach(sample("switch-l40s")), nodes=2)
+    assert (slow.ring.channels, slow.ring.intra_gb_per_s) == (2, 12.0)
+    assert slow.connected(2, 90) == 4
+    fast = msgspec.structs.replace(
+        slow, ring=msgspec.structs.replace(slow.ring, intra_gb_per_s=48.0)
+    )
+    assert fast.connected(2, 90) == 8
+    assert fast.connected(2, 80) == 4
+    assert fast.connected(1, 90) == 4
 
 
 def test_bandwidths_of_the_system_as_nccl_logs_them():
@@ -113,14 +127,40 @@ def test_speeds_by_capability_and_version():
     assert speeds(86, inter=True, version=(2, 1, 0))[0] == 48.0
 
 
-def test_many_gpus_and_channels_are_walked_in_depth():
-    """40 GPUs behind NVSwitches: thousands of calls within each other."""
+def test_many_gpus_and_channels_are_walked_without_recursion(monkeypatch: pytest.MonkeyPatch):
+    """40 GPUs behind NVSwitches: a walk of hundreds of steps. The limit on nested calls belongs to
+    the whole process, so the search must not raise it."""
+
+    def refuse(limit: int) -> None:
+        raise AssertionError(f"the recursion limit was set to {limit}")
+
+    monkeypatch.setattr(sys, "setrecursionlimit", refuse)
     node = reach(switched(40))
-    limit = sys.getrecursionlimit()
     ring = search(node, nodes=1, version=NCCL_OF_DUMPS).ring
     assert len(ring.rings[0].gpus) == 40
     assert ring.channels * ring.intra_gb_per_s <= 721.8
-    assert sys.getrecursionlimit() == limit
+
+
+@pytest.mark.parametrize(
+    ("sm", "gb_per_s", "nodes", "channels"),
+    [
+        (90, 45.0, 2, 8),
+        (90, 45.5, 2, 16),
+        (90, 48.0, 2, 16),
+        (90, 48.0, 1, 8),
+        (80, 48.0, 2, 8),
+    ],
+)
+def test_fast_rings_over_the_network_get_twice_the_channels_from_hopper_on(
+    sm: int, gb_per_s: float, nodes: int, channels: int
+):
+    """`connect.cc`: `ringGraph.bwIntra > 45.0 && nChannels < 16`, on several nodes from sm90 on."""
+    ring = Found(
+        pattern=Pattern.RING, cross_nic=0, intra_gb_per_s=gb_per_s, inter_gb_per_s=gb_per_s,
+        intra_type=PathKind.NVL, inter_type=PathKind.PIX, same_channels=True,
+        rings=(Ring((0, 1), 0, 0),) * 4,
+    )  # fmt: skip
+    assert Searched(ring, ring).connected(nodes, sm) == channels
 
 
 def switched(gpus: int) -> Topology:

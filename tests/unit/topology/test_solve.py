@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from nccltune.topology.solve import Demand, max_min
 
+from .linear_shares import linear_rates
+
 
 def test_one_link_is_shared_equally():
     shares = max_min([Demand({"a": 1.0}), Demand({"a": 1.0})], {"a": 10.0})
@@ -37,6 +39,22 @@ def test_an_unused_link_is_empty_and_a_dead_one_stops():
     assert shares.rates == pytest.approx((0.0,))
     assert shares.held_by == ("a",)
     assert shares.used == pytest.approx({"a": 0.0, "b": 0.0})
+
+
+def test_a_dead_link_stops_a_demand_on_several_links_and_frees_the_others():
+    """What a link of width -1 makes of a ring: its other links stay empty."""
+    demands = [Demand({"a": 1.0, "b": 2.0, "c": 1.0}), Demand({"c": 1.0})]
+    shares = max_min(demands, {"a": 0.0, "b": 24.0, "c": 12.0})
+    assert shares.rates == pytest.approx((0.0, 12.0))
+    assert shares.held_by == ("a", "c")
+    assert shares.used == pytest.approx({"a": 0.0, "b": 0.0, "c": 12.0})
+    assert max_min([Demand({"a": 1.0, "b": 1.0})], {"a": -1.5, "b": 3.0}).held_by == ("a",)
+
+
+def test_of_links_that_fill_together_the_one_loaded_most_is_named():
+    shares = max_min([Demand({"a": 1.0, "b": 2.0, "c": 2.0})], {"a": 5.0, "b": 10.0, "c": 10.0})
+    assert shares.rates == pytest.approx((5.0,))
+    assert shares.held_by == ("b",)
 
 
 def test_nothing_to_share_and_no_bound():
@@ -86,3 +104,9 @@ def test_no_share_can_grow_without_shrinking_a_smaller_one(demands, capacity):
             for name in full
         )
         assert shares.held_by[number] in full
+
+
+@settings(max_examples=60, deadline=None)
+@given(DEMANDS, CAPACITY)
+def test_shares_are_those_of_linear_programs(demands, capacity):
+    assert max_min(demands, capacity).rates == pytest.approx(linear_rates(demands, capacity))

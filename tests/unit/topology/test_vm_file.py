@@ -9,6 +9,7 @@ from nccltune.formats.topology_xml_write import write_topology
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Cpu, Dialect, Pci, Topology
 from nccltune.topology.lint.check import lint_topology
+from nccltune.topology.lint.issue import Severity
 from nccltune.topology.vm_file import (
     Pcie,
     even_tree,
@@ -91,7 +92,12 @@ def test_an_even_tree() -> None:
     ]  # fmt: skip
     written = write_topology(with_links(placed, Pcie(5)), skeleton=True)
     again = read_topology(written.encode(), "vm.xml")
-    assert [issue.id for issue in lint_topology(again)] == ["cpu-kind-missing"]
+    assert {issue.id for issue in lint_topology(again)} == {
+        "cpu-kind-missing",
+        "nic-other-switch",
+        "nvlink-detected",
+    }
+    assert {issue.severity for issue in lint_topology(again)} == {Severity.NOTE}
     machine = Topology(
         source="sys", dialect=Dialect.SYSFS,
         cpus=(
@@ -100,7 +106,7 @@ def test_an_even_tree() -> None:
     )  # fmt: skip
     known = with_cpus(with_links(placed, Pcie(5)), machine, made_up=True)
     again = read_topology(write_topology(known, skeleton=True).encode(), "vm.xml")
-    assert lint_topology(again) == []
+    assert {issue.id for issue in lint_topology(again)} == {"nic-other-switch", "nvlink-detected"}
     assert [cpu.affinity for cpu in again.cpus] == ["f", "0000000f"]
 
 

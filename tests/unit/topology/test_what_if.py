@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from nccltune.formats.topology_xml import read_topology
 from nccltune.model.collective import Collective
-from nccltune.topology.what_if import Case, Change, commands, together, what_if, worth_asking
+from nccltune.topology.what_if import (
+    Case,
+    Change,
+    answerable,
+    commands,
+    together,
+    what_if,
+    worth_asking,
+)
 
-from .samples import sample
+from .samples import FOLDER, sample
+from .skeletons import P4D, skeleton
 
 TWO_NODES = Case(topology=sample("switch-l40s"), nodes=2)
 
@@ -73,9 +83,26 @@ def test_what_is_worth_asking_depends_on_the_platform():
     assert read.settings["NCCL_NET_GDR_READ"] == "1"
 
 
-def test_gpus_that_a_file_does_not_describe_are_counted_all_the_same():
-    case = Case(topology=sample("skeleton-vm"), nodes=2)
-    now, (answer,) = what_if(case, [Change("x", {"NCCL_ALGO": "tree"})])
-    assert now.ranks_per_node == 2
-    assert "--gpus 2" in answer.confirm[0]
+def test_gpus_that_a_file_does_not_describe_are_counted_and_recommend_nothing():
+    case = Case(topology=skeleton(**P4D), nodes=2)
+    now, (answer,) = what_if(case, [Change("x", {"NCCL_ALGO": "ring"})])
+    assert now.ranks_per_node == 8
     assert not now.sure
+    assert answer.confirm == ()
+    sure = Case(topology=sample("switch-l40s"), nodes=2)
+    now, (answer,) = what_if(sure, [Change("x", {"NCCL_NET_GDR_READ": "0"})])
+    assert now.sure
+    assert "NCCL_NET_GDR_READ=0" in answer.confirm[0]
+
+
+def test_a_change_without_an_answer_is_left_out_with_its_reason():
+    """The switch's uplink has no bandwidth; the ring below the switch does not need it."""
+    text = (FOLDER / "switch-l40s.xml").read_text().replace('link_width="16"', 'link_width="-1"', 1)
+    case = Case(topology=read_topology(text.encode(), "x.xml"), nodes=2)
+    now = case.expected()
+    assert now.busbw_gb_per_s == pytest.approx(TWO_NODES.expected().busbw_gb_per_s)
+    changes, reasons = answerable(case, worth_asking(case, now))
+    assert "NCCL_P2P_LEVEL" not in {name for one in changes for name in one.settings}
+    (reason,) = reasons
+    assert "no P2P" in reason
+    assert "NCCL books -1.5 GB/s" in reason

@@ -3,10 +3,12 @@ import itertools
 import math
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from nccltune.analyze import sort_samples
 from nccltune.analyze.gains import gain_tables
+from nccltune.model.choice import Algorithm, Choice, Protocol, choice_label
 from nccltune.model.collective import Collective
 from nccltune.model.sample import Sample
 from nccltune.model.sizes import MAX_BYTES
@@ -183,9 +185,26 @@ def test_single_timings_need_a_gain_beyond_the_assumed_noise() -> None:
         return {"default": 100.0, "ring/ll": 60.0}
 
     assert tuned(measure(SIZES, slight, rounds=1, twice=False)).rules == []
-    (rule,) = tuned(measure(SIZES, clear, rounds=1, twice=False)).rules
+    group = tuned(measure(SIZES, clear, rounds=1, twice=False))
+    (rule,) = group.rules
     assert not rule.sure
     assert "assumed" in rule.reason
+    assert rule.decided_by == "measure at least 4 rounds"
+    # It is shown, and nothing follows from it.
+    assert not rule.written
+    assert {item.choice for item in group.decisions} == {None}
+    assert group.expected_gain is None
+    (rule,) = tuned(measure(SIZES, clear, rounds=1, twice=False), include_unsure=True).rules
+    assert rule.written
+
+
+def test_doubts_about_the_platform_leave_no_rule_sure() -> None:
+    timings = sort_samples(measure(SIZES, crossing, noise=0.01)).timings
+    (group,) = search(timings, doubts=["the NCCL version is known for a.txt only"])
+    (rule,) = group.rules
+    assert not rule.sure
+    assert not rule.written
+    assert rule.reason == "the NCCL version is known for a.txt only"
 
 
 def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
@@ -198,8 +217,42 @@ def test_the_fewest_channels_that_cost_nothing_are_taken() -> None:
             "ring/ll": 50.2,
         }
 
-    (rule,) = tuned(measure(SIZES, channels, noise=0.002)).rules
+    samples = measure(SIZES, channels, noise=0.002)
+    (rule,) = tuned(samples, channels="any").rules
     assert rule.rule.choice.channels == 8
+    # How many NCCL's default takes is not known here, so that no number may be set unasked.
+    (rule,) = tuned(samples).rules
+    assert rule.rule.choice.channels is None
+
+
+def with_channels(samples: list[Sample], channels: dict[str, int]) -> list[Sample]:
+    """The samples with what NCCL says it ran."""
+    return [
+        msgspec.structs.replace(
+            sample,
+            ran=Choice(Algorithm.RING, Protocol.LL, channels=channels[choice_label(sample.choice)]),
+        )
+        for sample in samples
+    ]
+
+
+def test_a_rule_takes_no_more_channels_than_the_default_unless_asked() -> None:
+    def greedy(size: int) -> dict[str, float]:
+        return {"default": 100.0, "ring/ll/48": 60.0, "ring/ll/16": 80.0, "tree/ll": 70.0}
+
+    ran = {"default": 16, "ring/ll/48": 48, "ring/ll/16": 16, "tree/ll": 24}
+    samples = with_channels(measure(SIZES, greedy, noise=0.002), ran)
+    (rule,) = tuned(samples).rules
+    assert (rule.rule.choice.label, rule.channels, rule.default_channels) == ("ring/ll/16", 16, 16)
+    (rule,) = tuned(samples, channels="any").rules
+    assert (rule.rule.choice.label, rule.channels, rule.default_channels) == ("ring/ll/48", 48, 16)
+    only = with_channels(
+        measure(SIZES, lambda _: {"default": 100.0, "ring/ll/48": 60.0}, noise=0.002), ran
+    )
+    group = tuned(only)
+    assert group.rules == []
+    assert "48 channels (default 16)" in group.left_alone[0].reason
+    assert {item.default_channels for item in group.decisions} == {16}
 
 
 def test_a_chunk_size_must_beat_the_same_choice_without_one() -> None:

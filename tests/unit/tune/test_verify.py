@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from nccltune.measure.conversation import Point
-from nccltune.model.choice import TUNED_RUN
+from nccltune.measure.conversation import Point, PointError
+from nccltune.model.choice import DEFAULT, TUNED_RUN
 from nccltune.model.collective import Collective
 from nccltune.model.scale import Scale
 from nccltune.tune.proof.judge import (
@@ -243,6 +243,26 @@ def test_a_later_pass_measures_only_what_changed() -> None:
     assert {key.bytes for key in asked} == {size for size in first_sizes(first) if size <= 2 * K}
     assert {key.round for key in asked} == set(range(100, 100 + FIRST_LOOK))
     assert second.verdicts({})[0].verdict == "holds"
+
+
+def test_timings_of_a_pass_are_not_carried_over_one_with_another_rule() -> None:
+    rules, other = [rule(4 * K, 64 * K)], [rule(4 * K, 64 * K, "ring/ll")]
+    known: dict[object, Point] = dict(drive(plan_for(rules), Machine(lambda _: 1.2)))
+    third = plan_for(rules, 200)
+    third.carry(known, [Pass(0, rules), Pass(100, other), Pass(200, rules)])  # type: ignore[arg-type]
+    asked = {key.bytes for key in drive(third, Machine(lambda _: 1.2))}
+    assert {4 * K, 16 * K} <= asked
+    assert 1 * K not in asked
+
+
+def test_a_default_that_fails_is_not_the_fault_of_a_rule() -> None:
+    plan = plan_for([rule(4 * K, 64 * K)])
+    known = drive(plan, Machine(lambda _: 1.3))
+    key = next(key for key in known if key.choice == DEFAULT and key.bytes == 16 * K)
+    failed = Point(bytes=key.bytes, choice=DEFAULT, error=PointError("timeout", "no answer"))
+    plan.feed(key._replace(round=FIRST_LOOK), failed)
+    assert plan.bad([]) == []
+    assert plan.lanes[ALLREDUCE].lost == {16 * K: "no answer"}
 
 
 def first_sizes(plan: object) -> list[int]:

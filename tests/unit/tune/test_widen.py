@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import msgspec
+
 from nccltune.analyze import sort_samples
 from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
@@ -76,3 +78,40 @@ def test_scales_measured_with_registered_buffers_only_are_widened_as_well() -> N
     options = TuneOptions(any_scale=True)
     for group in widen(search(timings, options), timings, options):
         assert [item.rule.nodes for item in group.rules] == [None]
+
+
+def better_but_between(low: int, high: int) -> Times:
+    def times(size: int) -> dict[str, float]:
+        return {"default": 100.0, "tree/ll": 150.0 if low <= size <= high else 60.0}
+
+    return times
+
+
+def test_two_rules_of_a_scale_are_not_widened_as_one() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(16 * M), noise=0.01, nodes=2, ranks=16),
+            *measure(SIZES, better_but_between(16 * K, M), noise=0.01, nodes=4, ranks=32),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    groups = search(timings, options)
+    assert [len(group.rules) for group in groups] == [1, 2]
+    assert widen(groups, timings, options) == groups
+
+
+def test_a_range_is_widened_only_if_the_timings_of_each_scale_prove_it() -> None:
+    timings = sort_samples(
+        [
+            *measure(SIZES, better_up_to(M), noise=0.01, nodes=2, ranks=16),
+            *measure(SIZES, better_up_to(0), noise=0.01, nodes=4, ranks=32),
+        ]
+    ).timings
+    options = TuneOptions(any_scale=True)
+    two, four = search(timings, options)
+    (item,) = two.rules
+    claimed = msgspec.structs.replace(
+        item, rule=msgspec.structs.replace(item.rule, nodes=4, ranks=32)
+    )
+    groups = [two, msgspec.structs.replace(four, rules=[claimed])]
+    assert widen(groups, timings, options) == groups

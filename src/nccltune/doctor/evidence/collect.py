@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nccltune.doctor.evidence.facts_cloud import add_cloud
+from nccltune.doctor.evidence.facts_failures import add_failures
 from nccltune.doctor.evidence.facts_gpu import add_gpus, add_nic_paths
 from nccltune.doctor.evidence.facts_log import add_logs
 from nccltune.doctor.evidence.facts_net import add_net
@@ -18,6 +19,7 @@ from nccltune.doctor.evidence.folder import put_file, read_folder
 from nccltune.doctor.evidence.gather import Runner, gather
 from nccltune.doctor.evidence.raw import Evidence
 from nccltune.doctor.facts import Facts
+from nccltune.formats.lines import visible
 from nccltune.model.errors import InputError
 
 # In this order: names of devices come from GPUs and NICs, paths need both, topology needs settings.
@@ -32,6 +34,7 @@ _MAKERS: tuple[Callable[[Evidence, Facts], None], ...] = (
     add_topology,
     add_cloud,
     add_measured,
+    add_failures,
 )
 
 
@@ -41,6 +44,7 @@ def facts_of(evidence: Evidence) -> Facts:
     for maker in _MAKERS:
         maker(evidence, facts)
     facts.unread += dict.fromkeys(evidence.problems)
+    facts.unused += evidence.unused()
     return facts
 
 
@@ -64,11 +68,18 @@ def collect(
     job files, an NCCL log, outputs of nccl-tests, topology and graph files. With another `root`
     than `/` files below it are read in place of the node's, and tools only run by `runner`. Once
     `stop` is set, nothing more is read and no tool is left running.
-    Raises InputError where one of `files` cannot be read.
+    Raises InputError where one of `files` cannot be read, or no kind of them is recognised.
     """
     evidence = gather(root, environment=environment, runner=runner, stop=stop)
     for path in files:
         if not path.is_file():
             raise InputError("no such file", where=str(path), hint="check the name")
-        put_file(evidence, path, str(path), asked=True)
+        put_file(evidence, path, visible(str(path), 400), asked=True)
+    if files and len(evidence.refused) == len(files):
+        raise InputError(
+            evidence.refused[0].why,
+            where=evidence.refused[0].file,
+            hint="the doctor reads NCCL logs, outputs of nccl-tests and launchers, topology and "
+            "graph files, job files, and the outputs that docs/reference/collecting.md lists",
+        )
     return facts_of(evidence)

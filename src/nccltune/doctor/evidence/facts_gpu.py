@@ -7,6 +7,7 @@ from typing import Any
 from nccltune.doctor.evidence.facts_pci import nodes_of
 from nccltune.doctor.evidence.parsers.gpu_query import GpuState, parse_gpu_query
 from nccltune.doctor.evidence.parsers.imex import parse_imex
+from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.parsers.nvbandwidth import parse_nvbandwidth
 from nccltune.doctor.evidence.parsers.nvlink import parse_nvlink_status
 from nccltune.doctor.evidence.parsers.p2p_matrix import parse_p2p_matrix
@@ -19,6 +20,7 @@ _DEVICES = "/sys/bus/pci/devices"
 _KINDS = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 _VERSION = re.compile(r"(?:Kernel Module(?: for \S+)?)\s+(?P<version>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
 _NVL72 = re.compile(r"\bGB[23]00\b")
+_QUERIES = ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric")
 _NEW_ENOUGH = (5, 12)
 
 
@@ -43,18 +45,17 @@ def _states(evidence: Evidence) -> tuple[list[GpuState] | None, str]:
     """GPUs as nvidia-smi tells them: the newer fields come from a query of their own."""
     found: dict[int, GpuState] = {}
     source = ""
-    for name in ("nvidia-smi-q", "nvidia-smi", "nvidia-smi-sm", "nvidia-smi-fabric"):
-        query = evidence.parsed(name, parse_gpu_query)
-        if query is None:
-            continue
+    raws = [raw for name in _QUERIES for raw in evidence.all(name)]
+    for raw in raws:
+        query = evidence.parse(raw, parse_gpu_query)
         # On the running node the tool's exit code has said it.
-        if query[0].problem is not None and not evidence.live:
-            evidence.problems.append(f"{query[1].source}: {query[0].problem}")
-        for state in query[0].gpus:
+        if query.problem is not None and not evidence.live:
+            evidence.problems.append(f"{raw.source}: {query.problem}")
+        for state in query.gpus:
             if state.number is None:
                 continue
             before = found.get(state.number)
-            source = source or query[1].place()
+            source = source or raw.place()
             if before is None:
                 found[state.number] = state
             else:
@@ -70,6 +71,8 @@ def _records(evidence: Evidence, states: list[GpuState]) -> list[dict[str, Any]]
     copies = evidence.parsed("nvbandwidth", parse_nvbandwidth)
     topo = evidence.parsed("topo", parse_topo_matrix)
     affinity = topo[0].cpus if topo is not None else {}
+    lspci = evidence.parsed("lspci", parse_lspci) if not nodes else None
+    cards = {one.bus_id: one for one in lspci[0].devices} if lspci is not None else {}
     found = []
     for state in states:
         node = nodes.get(state.bus_id or "")
@@ -79,8 +82,10 @@ def _records(evidence: Evidence, states: list[GpuState]) -> list[dict[str, Any]]
         for name in ("line", "number", "driver", "addressing"):
             del fields[name]
         fields["slowdowns"] = None if state.slowdowns is None else list(state.slowdowns)
-        if fields["pcie_width"] is None and node is not None:
-            fields["pcie_width"], fields["pcie_width_max"] = node.width, node.width_max
+        if fields["pcie_width"] is None:
+            card = node or cards.get(state.bus_id or "")
+            if card is not None:
+                fields["pcie_width"], fields["pcie_width_max"] = card.width, card.width_max
         found.append(
             {
                 "index": state.number,

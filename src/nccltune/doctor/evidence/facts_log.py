@@ -5,16 +5,17 @@ import io
 import re
 from typing import Any
 
+from nccltune.doctor.evidence.parsers.failures import has_rows
 from nccltune.doctor.evidence.parsers.nccl_lines import NcclLines, parse_nccl_lines
 from nccltune.doctor.evidence.parsers.text import lines_of
 from nccltune.doctor.evidence.raw import Evidence, Raw
 from nccltune.doctor.facts import Facts
-from nccltune.formats.choices import choice_of_name
 from nccltune.formats.context import Context, ReadOptions
+from nccltune.formats.file_names import named_choice
 from nccltune.formats.nccl_diagnostics import read_diagnostics
+from nccltune.formats.nccl_tests_json import read_json
 from nccltune.formats.nccl_tests_text import read_text
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
 from nccltune.model.choice import DEFAULT, Choice, parse_algorithm
 from nccltune.model.errors import InputError
 from nccltune.model.sample import Sample
@@ -49,6 +50,15 @@ def _logs(facts: Facts, logs: list[tuple[Raw, NcclLines]]) -> None:
         [
             {"text": one.text, "warn": one.warn, "line": one.line, "count": one.times}
             for one in messages[:_MOST_MESSAGES]
+        ],
+        place,
+    )
+    facts.add(
+        "log.warnings",
+        [
+            {"text": one.text, "line": one.line, "count": one.times}
+            for one in messages[:_MOST_MESSAGES]
+            if one.warn
         ],
         place,
     )
@@ -159,7 +169,8 @@ def _forced(log: NcclLines | None, name: str) -> str | None:
                 return parse_algorithm(setting.value.lower()).value
             except InputError:
                 return None
-    choice = choice_of_name(name)
+    named = named_choice(name)
+    choice = named.choice if named is not None else None
     return choice.algorithm.value if isinstance(choice, Choice) else None
 
 
@@ -178,17 +189,23 @@ def _busbw(sample: Sample) -> float:
 def _samples(evidence: Evidence, text: str, name: str) -> list[Sample]:
     report = FileReport(name=name, asked=False)
     # Which choice it was is nothing to refuse a measurement for here.
-    options = ReadOptions(study="doctor", choice=DEFAULT)
-    context = Context(name=name, options=options, report=report, rounds=RoundCounter())
+    options = ReadOptions(study="doctor", choice=DEFAULT, started_here=True)
+    context = Context(name=name, options=options, report=report)
     found: list[Sample] = []
     try:
-        for batch in read_text(io.BytesIO(text.encode()), context):
-            found += batch
+        reader = read_json if text.lstrip().startswith("{") else read_text
+        for batch in reader(io.BytesIO(text.encode()), context):
+            found += batch.samples
     except InputError as error:
         report.refuse(error.message)
     if report.unreadable:
         evidence.problems.append(f"{name}: {count(report.unreadable, 'line')} not understood")
+    if not found and report.error is None and has_rows(text):
+        evidence.refuse(
+            f"{name} (its table of nccl-tests)",
+            "nothing names the collective; let the file's name begin with it: all_reduce-1.log",
+        )
     if report.error is not None:
-        evidence.problems.append(f"{name}: {report.error}")
+        evidence.refuse(name, report.error)
         return []
     return found

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from nccltune.doctor.evidence.parsers import rdma_counters
-from nccltune.doctor.evidence.parsers.addresses import parse_addresses
+from nccltune.doctor.evidence.parsers.addresses import parse_addresses, parse_interfaces
 from nccltune.doctor.evidence.parsers.ethtool import parse_ethtool
 from nccltune.doctor.evidence.parsers.gids import Gid, is_gid, parse_show_gids
 from nccltune.doctor.evidence.parsers.rdma_counters import parse_rdma_counters
@@ -24,6 +24,7 @@ _NET, _RDMA = "/sys/class/net/", "/sys/class/infiniband/"
 _KERNEL_MTUS = (4096, 2048, 1024, 512, 256)
 _ROCE_HEADERS = 96
 """Bytes of an Ethernet frame's payload that RoCE may need for itself (rdma/ib_addr.h)."""
+_VIRTUAL = re.compile(r"lo$|docker|veth|br-|virbr|cni|flannel|cali|tun|tap|dummy|kube|vxlan|ovs")
 _VERBS = re.compile(r"libibverbs\.so\.1\b")
 
 
@@ -39,10 +40,11 @@ def _nics(evidence: Evidence, facts: Facts) -> None:
     item = evidence.tree("net")
     ethtool = evidence.parsed("ethtool", parse_ethtool)
     told = {one.name: one for one in ethtool[0].interfaces} if ethtool is not None else {}
+    addresses = _addresses(evidence)
     if item is None:
+        _shown_nics(evidence, facts, addresses or {})
         return
     tree, raw = item
-    addresses = _addresses(evidence)
     names = sorted(
         path[len(_NET) :]
         for path in (*tree.links, *tree.values)
@@ -84,6 +86,24 @@ def _nics(evidence: Evidence, facts: Facts) -> None:
             }
         )
     facts.add("nics", found, evidence.where(raw, "/sys/class/net"))
+
+
+def _shown_nics(evidence: Evidence, facts: Facts, addresses: dict[str, list[str]]) -> None:
+    """Interfaces that `ip addr` or `ip link` shows, where sysfs was not collected."""
+    shown = evidence.parsed("addresses", parse_interfaces)
+    if shown is None or not shown[0]:
+        return
+    found = [
+        {
+            "name": one.name,
+            "virtual": True if _VIRTUAL.match(one.name) else None,
+            "state": one.state,
+            "mtu": one.mtu,
+            "addresses": addresses.get(one.name, []),
+        }
+        for one in shown[0]
+    ]
+    facts.add("nics", found, shown[1].place())
 
 
 def _addresses(evidence: Evidence) -> dict[str, list[str]] | None:
@@ -239,11 +259,21 @@ def _counters(evidence: Evidence, facts: Facts) -> None:
             readings.append(found)
             source = source or (evidence.where(raw, "/sys/class/infiniband"))
     if readings:
+        pairs = _pairs(readings)
         facts.add(
             "hca_counters",
             [
                 {"hca": hca, "port": port, "counter": counter, "value": value, "earlier": before}
-                for (hca, port, counter), value, before in _pairs(readings)
+                for (hca, port, counter), value, before in pairs
+            ],
+            source,
+        )
+        facts.add(
+            "hca_errors",
+            [
+                {"hca": hca, "port": port, "counter": counter, "value": value}
+                for (hca, port, counter), value, before in pairs
+                if before is None and counter in _ERRORS
             ],
             source,
         )
@@ -279,6 +309,15 @@ def _pairs(readings: list[dict[Any, int]]) -> list[tuple[Any, int, int | None]]:
     ]
 
 
+# Those for which ibqueryerrors has a limit, as sysfs calls them; parsers give perfquery's so, too.
+_ERRORS = frozenset(
+    {
+        *("symbol_error", "link_downed", "link_error_recovery", "port_rcv_errors"),
+        *("local_link_integrity_errors", "excessive_buffer_overrun_errors"),
+        *("SymbolErrorCounter", "LinkDownedCounter", "LinkErrorRecoveryCounter", "PortRcvErrors"),
+        *("LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors"),
+    }
+)
 _COUNTER = re.compile(
     r"^/sys/class/infiniband/(?P<hca>[\w.-]+)/ports/(?P<port>\d{1,3})/(?:hw_)?counters/"
     r"(?P<name>\w{1,64}):(?P<value>\d{1,20})$",

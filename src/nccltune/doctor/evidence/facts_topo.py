@@ -59,9 +59,8 @@ def _setting(facts: Facts, name: str) -> str | None:
 def _read(evidence: Evidence, raw: Raw) -> Topology | None:
     found = evidence.parse(raw, _topology)
     if isinstance(found, str):
-        said = f"{raw.source}: {found}"
-        if said not in evidence.problems:
-            evidence.problems.append(said)
+        if f"{raw.source}: {found}" not in evidence.problems:
+            evidence.refuse(raw.source, found)
         return None
     return found
 

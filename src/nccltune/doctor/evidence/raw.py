@@ -9,19 +9,24 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from nccltune.doctor.evidence.parsers.text import decode
 from nccltune.doctor.evidence.parsers.tree import Tree, parse_tree
+from nccltune.doctor.facts import UnusedFile
 
 Record = TypeVar("Record")
 
 
 class Raw(NamedTuple):
     """An item: `source` is the file or the command for people, `real` the path on the node that a
-    collected file is a copy of. `is_file`: lines of it can be named."""
+    collected file is a copy of. `is_file`: lines of it can be named. `is_given`: somebody gave the
+    file, so that it matters whether anything of it was used. `is_sure`: its content says so, not
+    its name alone."""
 
     name: str
     source: str
     data: bytes
     is_file: bool = True
     real: str = ""
+    is_given: bool = False
+    is_sure: bool = True
 
     def place(self, line: int | None = None) -> str:
         """Where something stands: `file:line`, or the command."""
@@ -46,7 +51,9 @@ class Cache:
 
 class Evidence:
     """All items of one node; `load` puts them in when one is first asked for. `real` says which
-    file of the node an item is a copy of, by its name."""
+    file of the node an item is a copy of, by its name. `is_node`: the items are those of a node,
+    not files beside nodes. `refused` are files of which nothing can be used. `has_index`: a
+    collector wrote the files."""
 
     def __init__(
         self,
@@ -58,8 +65,12 @@ class Evidence:
     ) -> None:
         self.host = host
         self.live = live
+        self.is_node = live
+        self.has_index = False
         self._load = load
         self._problems: list[str] = []
+        self.refused: list[UnusedFile] = []
+        self._used: set[int] = set()
         self.real: dict[str, str] = {}
         self._items: dict[str, list[Raw]] = {}
         self._records: dict[tuple[Callable[..., Any], int], tuple[Any, Raw]] = {}
@@ -70,6 +81,51 @@ class Evidence:
         """What could not be read, and why; to be added to."""
         self._loaded()
         return self._problems
+
+    def refuse(self, file: str, why: str) -> None:
+        """Note a file of which nothing can be used; it is a problem, too."""
+        self.refused.append(UnusedFile(file=file, why=why))
+        self._problems.append(f"{file}: {why}")
+
+    def use(self, raw: Raw) -> None:
+        """Note that facts were read of an item."""
+        self._used.add(id(raw))
+
+    def unused(self) -> list[UnusedFile]:
+        """Return the files of which nothing was used, each with the reason.
+
+        To be asked once all facts were read.
+        """
+        self._loaded()
+        used = {raw.source for raws in self._items.values() for raw in raws if self._is_used(raw)}
+        found = {one.file: one for one in self.refused}
+        for name, raws in self._items.items():
+            for raw in raws:
+                if not (raw.is_file and raw.is_given) or raw.source in used:
+                    continue
+                # A collector reads more than one source of a fact, of which one is enough.
+                if self.has_index and (raw.is_sure or not self._was_parsed(raw)):
+                    continue
+                one = UnusedFile(file=raw.source, why=self._why(name, raw))
+                found.setdefault(raw.source, one)
+        return list(found.values())
+
+    def _is_used(self, raw: Raw) -> bool:
+        return id(raw) in self._used
+
+    def _was_parsed(self, raw: Raw) -> bool:
+        return any(known is raw for _, known in self._records.values())
+
+    def _why(self, name: str, raw: Raw) -> str:
+        if not raw.data.strip():
+            return "is empty"
+        other = next((one for one in self._items[name] if self._is_used(one)), None)
+        if other is not None:
+            return f"{other.source} was read in its place"
+        if not self._was_parsed(raw):
+            return "no rule needed it"
+        first = decode(raw.data[:400]).strip().partition("\n")[0][:80]
+        return f"nothing in it was understood (its name says {name}): {first}"
 
     def _loaded(self) -> None:
         # A folder of many nodes is read by several processes, each of which skips the others'.
@@ -115,6 +171,8 @@ class Evidence:
         record = self._cache.get(parser, raw.data)
         # The item is kept beside its record, so that its id stays its own.
         self._records[parser, id(raw)] = (record, raw)
+        if raw.is_sure or _holds(record):
+            self.use(raw)
         unread = getattr(record, "unread", 0)
         if unread:
             said = f"{raw.source}: {unread} line{'s' if unread > 1 else ''} not understood"
@@ -132,7 +190,27 @@ class Evidence:
 
     def text(self, name: str) -> tuple[str, Raw] | None:
         """An item's text."""
-        return self.parsed(name, _same)
+        found = self.parsed(name, _same)
+        if found is not None and found[0].strip():
+            raw = found[1]
+            if raw.is_sure or name not in _MARKED_TEXTS:
+                self.use(raw)
+        return found
+
+
+# Texts with a form of their own, which a name alone does not vouch for.
+_MARKED_TEXTS = frozenset({"df-shm", "cgroup", "ldconfig", "nvidia-version"})
+_COUNTS = frozenset({"unread", "left_out", "others", "seconds"})
+
+
+def _holds(record: object) -> bool:
+    """Whether a parser found anything. A text that is only kept says nothing of that."""
+    if isinstance(record, str) or record is None:
+        return False
+    if isinstance(record, tuple) and hasattr(record, "_asdict"):
+        fields = record._asdict()
+        return any(fields[name] not in (None, (), [], {}, "") for name in fields.keys() - _COUNTS)
+    return bool(record) if isinstance(record, tuple | list | dict) else True
 
 
 def _same(text: str) -> str:

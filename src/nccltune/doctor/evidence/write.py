@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import nccltune
-from nccltune.doctor.evidence.folder import INDEX
 from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.kinds import INDEX
 from nccltune.doctor.evidence.raw import Evidence
 from nccltune.model.errors import InputError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put a command before every rule, for every launcher it may be for, and say what holds where."""
+"""Check a command with every rule, for every launcher it may be for."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,15 +7,20 @@ from typing import NamedTuple
 from nccltune.launch.flavor import Flavor, Launcher
 from nccltune.launch.lint.command import Command, Prediction, Site, View
 from nccltune.launch.lint.finding import Finding, Severity
-from nccltune.launch.lint.mend import mended
+from nccltune.launch.lint.fix import apply_edits
+from nccltune.launch.lint.hosts import with_slurm_gpus
+from nccltune.launch.lint.misplaced import misplaced_options
 from nccltune.launch.lint.options import OPENMPI_4, OPENMPI_5
 from nccltune.launch.lint.placed import predict
 from nccltune.launch.lint.read import read
 from nccltune.launch.lint.rules import RULES
-from nccltune.launch.lint.words import Line
+from nccltune.launch.lint.typography import plain, typographic
+from nccltune.launch.lint.words import Line, split
 from nccltune.launch.program import read_program
+from nccltune.model.errors import InputError
 
 _ORDER = list(Severity)
+_ROUNDS = 24
 
 
 class Held(NamedTuple):
@@ -26,15 +31,18 @@ class Held(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a command starts, by launcher, and what is wrong with it. `mended` is None where
-    nothing can be mended by itself."""
+    """What a command starts, by launcher, and what is wrong with it.
+
+    `fixed` is the command with every error and warning fixed; None where that needs more than an
+    edit of this line.
+    """
 
     command: Command
     predictions: tuple[tuple[Prediction, tuple[Flavor, ...]], ...]
     findings: tuple[Held, ...]
     flavors: tuple[Flavor, ...]
     gpus: int | None
-    mended: str | None
+    fixed: str | None
 
     @property
     def is_wrong(self) -> bool:
@@ -43,66 +51,89 @@ class Verdict(NamedTuple):
 
 
 def check(line: Line, site: Site, wanted: Sequence[Flavor] = ()) -> Verdict:
-    """The verdict on one command. Raises InputError where no launcher is in it."""
+    """Return the verdict on one command. Raises InputError where no launcher is in it."""
+    pasted = typographic(line)
+    line = plain(line)
     commands = read(line, wanted)
     views = {flavor: _view(command, flavor, site) for flavor, command in commands.items()}
     found: dict[Finding, list[Flavor]] = {}
     said: dict[tuple[str, str], Finding] = {}
     for flavor, view in views.items():
-        for rule in RULES:
-            for finding in rule(view):
-                same = said.setdefault((finding.id, finding.message), finding)
-                flavors = found.setdefault(same, [])
-                if flavor not in flavors:
-                    flavors.append(flavor)
+        for finding in (*pasted, *_findings(view)):
+            same = said.setdefault((finding.id, finding.message), finding)
+            flavors = found.setdefault(same, [])
+            if flavor not in flavors:
+                flavors.append(flavor)
     held = [Held(finding, tuple(flavors)) for finding, flavors in found.items()]
     held.sort(key=lambda one: _ORDER.index(one.finding.severity))
     first, view = next(iter(views.items()))
     text = None
     bad = [one for one in held if one.finding.severity is not Severity.NOTE]
-    if any(one.finding.edits for one in bad):
-        text = _again(view.command, first, site)
+    if pasted or any(one.finding.edits for one in bad):
+        text = _fixed(view.command, first, site, wanted)
     return Verdict(
         view.command,
         _predictions(views),
         tuple(held),
         tuple(views),
-        view.program.gpus if view.program is not None else None,
+        view.gpus_per_process,
         text,
     )
 
 
+def _findings(view: View) -> list[Finding]:
+    return [finding for rule in RULES for finding in rule(view)]
+
+
+def _bad(view: View) -> list[Finding]:
+    return [finding for finding in _findings(view) if finding.severity is not Severity.NOTE]
+
+
 def _view(command: Command, flavor: Flavor, site: Site) -> View:
-    program = read_program([word.text for word in command.program])
+    site = with_slurm_gpus(command, flavor, site)
+    words = [word.text for word in command.program]
+    misplaced = misplaced_options(words, flavor)
+    skip = {at for one in misplaced for at in range(one.at, one.at + one.length)}
+    program = read_program(words, skip)
     gpus = program.gpus if program is not None else None
-    return View(command, flavor, site, program, predict(command, flavor, site, gpus))
+    prediction = predict(command, flavor, site, gpus)
+    return View(command, flavor, site, program, prediction, misplaced)
 
 
-def _again(command: Command, flavor: Flavor, site: Site) -> str | None:
-    """Mend, look again and mend what is left: one fault can hide another."""
-    before = command.text
-    for _ in range(4):
-        view = _view(command, flavor, site)
-        edits = [
-            edit
-            for rule in RULES
-            for finding in rule(view)
-            if finding.severity is not Severity.NOTE
-            for edit in finding.edits
-        ]
-        if not edits:
+def _fixed(
+    command: Command, flavor: Flavor, site: Site, wanted: Sequence[Flavor] = ()
+) -> str | None:
+    """Apply one finding's edits after another: the fix of one fault can hide or show another.
+
+    None where what is left is not free of errors and warnings: a fix that needs a fix is none.
+    """
+    for _ in range(_ROUNDS):
+        changed = None
+        for finding in _bad(_view(command, flavor, site)):
+            changed = apply_edits(command, finding.edits)
+            if changed.text != command.text:
+                break
+            changed = None
+        if changed is None:
             break
-        changed = mended(command, edits)
-        if changed.text == command.text:
-            break
-        words = (*changed.lead, changed.launcher)
-        for option in changed.options:
-            words += option.words
-        command = read(Line((*words, *changed.end, *changed.program), changed.tail), (flavor,))[
-            flavor
-        ]
+        command = read(_line_of(changed), (flavor,))[flavor]
     text = command.text
-    return text if text != before else None
+    try:
+        lines = split(text)
+        if len(lines) != 1:
+            return None
+        again = read(lines[0], wanted)
+    except InputError:
+        return None
+    clean = not any(_bad(_view(one, kind, site)) for kind, one in again.items())
+    return text if clean else None
+
+
+def _line_of(command: Command) -> Line:
+    words = (*command.lead, *command.launchers)
+    for option in command.options:
+        words += option.words
+    return Line((*words, *command.end, *command.program), command.tail)
 
 
 def _predictions(
@@ -117,7 +148,7 @@ def _predictions(
 
 
 def names(flavors: Sequence[Flavor]) -> str:
-    """`Open MPI 4.1 and 5.0`, `hydra`."""
+    """Return `Open MPI 4.1 and 5.0`, `hydra`."""
     if OPENMPI_4 in flavors and OPENMPI_5 in flavors:
         rest = [flavor.words for flavor in flavors if flavor.launcher is not Launcher.OPENMPI]
         return ", ".join(["Open MPI 4.1 and 5.0", *rest])

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher's command line, read: what rules look at and `mend` writes anew."""
+"""A launcher's command line, read: what rules look at and `fix` writes anew."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nccltune.launch.flavor import Flavor
+from nccltune.launch.flavor import Flavor, Launcher
+from nccltune.launch.lint.misplaced import Misplaced
 from nccltune.launch.lint.words import Word
 from nccltune.launch.placement import Placement
 from nccltune.launch.program import Program
@@ -47,9 +48,14 @@ class Command(NamedTuple):
         return found[-1] if found else None
 
     @property
+    def launchers(self) -> tuple[Word, ...]:
+        """The launcher's word; none where the program is started without a launcher."""
+        return (self.launcher,) if self.launcher.text else ()
+
+    @property
     def text(self) -> str:
         """The command as a line of shell."""
-        words = [*self.lead, self.launcher]
+        words = [*self.lead, *self.launchers]
         for option in self.options:
             words += option.words
         line = " ".join(word.raw for word in (*words, *self.end, *self.program))
@@ -108,6 +114,14 @@ class View(NamedTuple):
     site: Site
     program: Program | None
     prediction: Prediction
+    misplaced: tuple[Misplaced, ...] = ()
+
+    @property
+    def gpus_per_process(self) -> int | None:
+        """GPUs that a process uses; None where that is not known."""
+        if self.flavor.launcher is Launcher.TORCHRUN:
+            return 1
+        return self.program.gpus if self.program is not None else None
 
     @property
     def variables(self) -> Iterator[Variable]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rule finds, and how a command is to be changed for it."""
+"""What a rule finds, and how a command is changed to fix it."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -35,27 +35,40 @@ class SetArgument(NamedTuple):
     value: str | None
 
 
-class DropLead(NamedTuple):
-    """A variable before the launcher goes."""
+class SetLead(NamedTuple):
+    """A variable before the launcher: `text` is NAME=VALUE in its place, None drops it.
+
+    A variable that is not there is added where `add` is set.
+    """
 
     name: str
+    text: str | None = None
+    add: bool = False
 
 
-class DropArgument(NamedTuple):
-    """Words of the program that go, by their place."""
+class ReplaceArgument(NamedTuple):
+    """Words of the program by their place, and the words that take their place."""
 
     first: int
     length: int
+    words: tuple[str, ...] = ()
 
 
-Edit = Replace | Add | SetArgument | DropLead | DropArgument
+class ReplaceLead(NamedTuple):
+    """Other words in the place of one that stands before the launcher."""
+
+    word: str
+    words: tuple[str, ...]
+
+
+Edit = Replace | Add | SetArgument | SetLead | ReplaceArgument | ReplaceLead
 
 
 class Finding(NamedTuple):
-    """One thing to say; `mend` is how to mend it in words, `edits` the same for `mend.py`."""
+    """One problem; `fix` says in words how to fix it, `edits` the same for `fix.py`."""
 
     severity: Severity
     id: str
     message: str
-    mend: str = ""
+    fix: str = ""
     edits: tuple[Edit, ...] = ()

@@ -10,6 +10,8 @@ from nccltune.launch.lint.options import OPENMPI_4
 from nccltune.model.scale import count
 
 MAX_NODES = 1 << 16
+_GPUS = re.compile(r"(?:\w+:)?0*([1-9]\d{0,4})")
+_GRES = re.compile(r"gpu:(?:[\w.-]+:)?0*([1-9]\d{0,4})(?:\(.*\))?")
 _SLURM_RANGE = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
 
 
@@ -110,6 +112,27 @@ def _slurm(
     names: list[str | None] = [*named[:nodes]]
     names += [None] * (min(nodes, MAX_NODES) - len(names))
     return tuple(Host(name, None) for name in names), assumed
+
+
+def with_slurm_gpus(command: Command, flavor: Flavor, site: Site) -> Site:
+    """Return the site with the GPUs of a node that srun or its allocation asks for."""
+    if flavor.launcher is not Launcher.SLURM:
+        return site
+    options = (*site.inherited, *command.options)
+    total = None
+    for option in options:
+        if option.meaning == "gpus_per_node" and (match := _GPUS.fullmatch(option.value)):
+            site = site._replace(gpus_per_node=int(match[1]))
+        elif option.meaning == "gres":
+            numbers = [m for part in option.value.split(",") if (m := _GRES.fullmatch(part))]
+            if numbers:
+                site = site._replace(gpus_per_node=int(numbers[0][1]))
+        elif option.meaning == "gpus" and (match := _GPUS.fullmatch(option.value)):
+            total = int(match[1])
+    nodes = next((o.value for o in reversed(options) if o.meaning == "nodes"), "")
+    if total and nodes.isdigit() and int(nodes) and total % int(nodes) == 0:
+        site = site._replace(gpus_per_node=total // int(nodes))
+    return site
 
 
 def expand_hosts(text: str) -> list[str]:

@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nccltune.formats.yaml_documents import load_documents
 from nccltune.launch.kubernetes.schema import check_manifest
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.finding import Finding, Severity
+from nccltune.launch.lint.pods import at, gpus_of, judge_pods, variables_of
 from nccltune.launch.lint.source import Found, from_words
 from nccltune.model.errors import InputError
 
@@ -19,12 +21,7 @@ def is_manifest(text: str) -> bool:
 
 def documents_of(text: str, where: str) -> list[dict[str, Any]]:
     """The documents of a YAML file. Raises InputError where it is none."""
-    import yaml
-
-    try:
-        return [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"is not YAML: {error}", where=where) from error
+    return [one for one in load_documents(text, where) if isinstance(one, dict)]
 
 
 def judge_manifests(documents: list[dict[str, Any]]) -> list[Finding]:
@@ -39,9 +36,10 @@ def judge_manifests(documents: list[dict[str, Any]]) -> list[Finding]:
                     Severity.ERROR,
                     "manifest",
                     f"{error.where}: {error.message}",
-                    "kubectl explain " + f"{document.get('kind')}".lower() + ".spec says what is",
+                    f"kubectl explain {document.get('kind')}.spec".lower() + " lists the fields",
                 )
             )
+        found += judge_pods(document)
     return found
 
 
@@ -56,7 +54,8 @@ def from_manifests(documents: list[dict[str, Any]], site: Site, where: str) -> l
         raise InputError(
             "no container of this manifest starts a launcher",
             where=where,
-            hint="looked for mpirun, mpiexec, prterun and srun in command and args",
+            hint="looked for mpirun, mpiexec, prterun, srun, torchrun and the programs of"
+            " nccl-tests in command and args",
         )
     return found
 
@@ -67,37 +66,28 @@ def _of_kind(document: dict[str, Any], site: Site) -> Site:
     if not isinstance(spec, dict):
         return site
     if document.get("kind") == "MPIJob":
-        worker = _at(spec, "mpiReplicaSpecs", "Worker")
-        replicas, slots = _at(worker, "replicas"), _at(spec, "slotsPerWorker")
+        worker = at(spec, "mpiReplicaSpecs", "Worker")
+        replicas, slots = at(worker, "replicas"), at(spec, "slotsPerWorker")
         site = site._replace(
-            nodes=replicas if isinstance(replicas, int) and replicas > 0 else site.nodes,
+            nodes=replicas + (spec.get("runLauncherAsWorker") is True)
+            if isinstance(replicas, int) and replicas > 0
+            else site.nodes,
             slots=slots if isinstance(slots, int) and slots > 0 else 1,
         )
     if document.get("kind") == "JobSet":
         jobs = spec.get("replicatedJobs")
         sizes = [
-            _at(job, "template", "spec", "parallelism")
+            at(job, "template", "spec", "parallelism")
             for job in (jobs if isinstance(jobs, list) else [])
         ]
         whole = [size for size in sizes if isinstance(size, int) and size > 0]
         site = site._replace(nodes=max(whole, default=0) or site.nodes)
-    gpus = [
-        int(str(value))
-        for container in _containers(document)
-        for name, value in _mapping(_at(container, "resources", "limits")).items()
-        if str(name).endswith("/gpu") and str(value).isdigit() and int(str(value)) > 0
-    ]
-    return site._replace(gpus_per_node=max(gpus)) if gpus else site
-
-
-def _mapping(value: Any) -> dict[Any, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _at(value: Any, *names: str) -> Any:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+    if document.get("kind") == "PyTorchJob":
+        # The operator sets torchrun's options by variables, with values of its own.
+        set_by_operator = ("PET_RDZV_ENDPOINT", "PET_NODE_RANK", "PET_NPROC_PER_NODE")
+        site = site._replace(exported=(*site.exported, *((name, "") for name in set_by_operator)))
+    gpus = [gpus_of(container) for container in _containers(document)]
+    return site._replace(gpus_per_node=max(gpus)) if any(gpus) else site
 
 
 def _containers(value: Any) -> Iterator[dict[str, Any]]:
@@ -118,10 +108,5 @@ def _of_container(container: dict[str, Any], site: Site) -> list[Found]:
         for part in ("command", "args")
         for word in (container[part] if isinstance(container.get(part), list) else [])
     ]
-    environment = container.get("env")
-    exported = tuple(
-        (str(one["name"]), str(one["value"]))
-        for one in (environment if isinstance(environment, list) else [])
-        if isinstance(one, dict) and "name" in one and "value" in one
-    )
+    exported = variables_of(container)
     return from_words(words, site._replace(exported=(*site.exported, *exported)), strict=False)

@@ -2,8 +2,8 @@
 """Options of the launchers: how many words each takes, and what it means to a placement.
 
 An entry is `name:words=meaning`; without a meaning the option only has to be known. Sources: the
-help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11; Intel MPI
-2021.18 was asked for each of hydra's.
+help texts and sources of Open MPI 4.1.4 and 5.0.11, MPICH's hydra 4.0.2, srun 23.11, torchrun of
+PyTorch 2.9; Intel MPI 2021.18 was asked for each of hydra's.
 """
 
 from typing import NamedTuple
@@ -71,9 +71,10 @@ gtoolfile:1 aps mps gdb gdb-args:1 check_mpi noconf tmpdir:1 branch-count:1
 """)
 _SLURM = _table("""
 N:1=nodes nodes:1=nodes n:1=total ntasks:1=total ntasks-per-node:1=per_node
-gpus-per-node:1=gpus_per_node gpus:1 G:1 gpus-per-task:1=gpus_per_task gres:1 ntasks-per-gpu:1
+gpus-per-node:1=gpus_per_node gpus:1=gpus G:1=gpus gpus-per-task:1=gpus_per_task gres:1=gres
+tres-per-node:1 tres-per-task:1 gpus-per-socket:1 gpu-freq:1 ntasks-per-gpu:1=ntasks_per_gpu
 ntasks-per-socket:1 ntasks-per-core:1 c:1=cpus cpus-per-task:1=cpus cpus-per-gpu:1=cpus
-cpu-bind:1=bind_to mem-bind:1 gpu-bind:1 mpi:1=mpi export:1=export export-file:1 w:1=host
+cpu-bind:1=bind_to mem-bind:1 gpu-bind:1=gpu_bind mpi:1=mpi export:1=export export-file:1 w:1=host
 nodelist:1=host x:1=exclude exclude:1=exclude F:1=hostfile nodefile:1=hostfile m:1=map_by
 distribution:1=map_by exclusive=exclusive overlap exact whole p:1 partition:1 A:1 account:1 t:1
 time:1 J:1 job-name:1 o:1 output:1 e:1 error:1 i:1 input:1 q:1 qos:1 C:1 constraint:1 mem:1
@@ -89,11 +90,23 @@ get-user-env mail-type:1 mail-user:1 contiguous begin:1 deadline:1 parsable wrap
 clusters:1
 """)
 
+_TORCHRUN = _table("""
+nnodes:1=nodes nproc-per-node:1=per_node node-rank:1=node_rank rdzv-backend:1=rdzv_backend
+rdzv-endpoint:1=rdzv_endpoint rdzv-id:1 rdzv-conf:1 standalone=standalone max-restarts:1
+monitor-interval:1 start-method:1 role:1 m=module module=module no-python=no_python
+run-path=no_python log-dir:1 r:1 redirects:1 t:1 tee:1 local-ranks-filter:1
+master-addr:1=master_addr master-port:1 local-addr:1 logs-specs:1 numa-binding:1
+duplicate-stdout-filters:1 duplicate-stderr-filters:1 event-log-handler:1 virtual-local-rank
+signals-to-handle:1 use-env h help
+""")
+
 OPENMPI_4 = Flavor(Launcher.OPENMPI, (4, 1))
 OPENMPI_5 = Flavor(Launcher.OPENMPI, (5, 0))
 HYDRA = Flavor(Launcher.HYDRA)
 INTEL = Flavor(Launcher.HYDRA, (2021,))
 SLURM = Flavor(Launcher.SLURM)
+TORCHRUN = Flavor(Launcher.TORCHRUN)
+LOCAL = Flavor(Launcher.LOCAL)
 
 TABLES: dict[Flavor, dict[str, Spec]] = {
     OPENMPI_4: _OPENMPI,
@@ -101,8 +114,13 @@ TABLES: dict[Flavor, dict[str, Spec]] = {
     HYDRA: _HYDRA,
     INTEL: {k: v for k, v in _HYDRA.items() if k not in _NOT_INTEL} | _ONLY_INTEL,
     SLURM: _SLURM,
+    TORCHRUN: _TORCHRUN,
+    LOCAL: {},
 }
-"""Options that a launcher takes, without their dashes."""
+"""Options that a launcher takes, without their dashes. torchrun's are written with `-` for `_`."""
+
+LAUNCHER_TABLES = (_OPENMPI, _HYDRA, _SLURM, _ONLY_5, _ONLY_INTEL)
+"""Options of the launchers that start nccl-tests."""
 
 IN_ALLOCATION = _SLURM
 """`#SBATCH` takes what srun takes, for what matters here."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.launch.flavor import Flavor, Launcher
-from nccltune.launch.lint.command import Command, Option, Prediction, Site
-from nccltune.launch.lint.hosts import hosts_of
+from nccltune.launch.lint.command import Command, Host, Option, Prediction, Site
+from nccltune.launch.lint.hosts import MAX_NODES, hosts_of
 from nccltune.launch.lint.options import OPENMPI_4
 from nccltune.launch.placement import NodePlacement, Placement
 from nccltune.model.scale import count
@@ -31,6 +31,11 @@ class Ask(NamedTuple):
 
 def predict(command: Command, flavor: Flavor, site: Site, gpus: int | None) -> Prediction:
     """What `flavor` makes of the command. `gpus` are those of a process, where known."""
+    if flavor.launcher is Launcher.LOCAL:
+        one = (Host(None, 1),)
+        return Prediction(Placement((NodePlacement(None, 1),), gpus or 1), one)
+    if flavor.launcher is Launcher.TORCHRUN:
+        return torchrun(command, site)
     ask = asked(command, flavor, site)
     hosts, assumed = hosts_of(command, flavor, site, ask.total, ask.per_node, gpus or 1)
     if ask.unknown is None and not hosts:
@@ -75,6 +80,9 @@ def asked(command: Command, flavor: Flavor, site: Site) -> Ask:
     per_node = _number(command.last("per_node") or _inherited(site, "per_node", flavor))
     if command.last("one_per_node"):
         per_node = 1
+    of_gpu = _number(command.last("ntasks_per_gpu") or _inherited(site, "ntasks_per_gpu", flavor))
+    if total is None and per_node is None and isinstance(of_gpu, int):
+        per_node = of_gpu * site.gpus_per_node
     by_node, over = bool(command.last("by_node")), bool(command.last("oversubscribe"))
     if flavor.launcher is Launcher.OPENMPI and (mapping := command.last("map_by")) is not None:
         policy, _, more = mapping.value.lower().partition(":")
@@ -98,6 +106,25 @@ def asked(command: Command, flavor: Flavor, site: Site) -> Ask:
     assert not isinstance(total, str)
     assert not isinstance(per_node, str)
     return Ask(total, per_node, by_node, over)
+
+
+def torchrun(command: Command, site: Site) -> Prediction:
+    """Processes of a torchrun that is started on each of --nnodes nodes; torchrun's default is 1
+    node and 1 process."""
+    nodes_said = command.last("nodes")
+    text = nodes_said.value if nodes_said is not None else "1"
+    # MIN:MAX of an elastic job: it starts with as many as there are.
+    nodes = text.rpartition(":")[2]
+    per_node = command.last("per_node")
+    each = per_node.value if per_node is not None else "1"
+    if each in ("gpu", "auto"):
+        each = str(site.gpus_per_node)
+    for value, what in ((nodes, "nodes"), (each, "processes per node")):
+        if not value.isascii() or not value.isdigit() or not 0 < int(value) <= MAX_PROCESSES:
+            return Prediction(None, (), unknown=f"the number of {what} is {value!r}")
+    hosts = (Host(None, int(each)),) * min(int(nodes), MAX_NODES)
+    placed = tuple(NodePlacement(None, int(each)) for _ in hosts)
+    return Prediction(Placement(placed, 1), hosts)
 
 
 def _inherited(site: Site, meaning: str, flavor: Flavor) -> Option | None:

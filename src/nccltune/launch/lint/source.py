@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of what a user has: a line, a script, or a test's output."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from nccltune.formats.nccl_tests_run import header_part
 from nccltune.launch.lint.command import Site
 from nccltune.launch.lint.finding import Finding, Severity
 from nccltune.launch.lint.options import SLURM
-from nccltune.launch.lint.read import launcher_at, read_options
+from nccltune.launch.lint.read import no_launcher, read_options, starts_something
 from nccltune.launch.lint.words import Line, Word, expanded, quoted, split
 from nccltune.model.errors import InputError
 
@@ -36,9 +37,14 @@ def from_text(text: str, site: Site) -> list[Found]:
     found = []
     for line in split(text):
         words = expanded(line.words, values)
-        if launcher_at(words) is not None:
+        if starts_something(words):
             around = site._replace(exported=(*site.exported, *exported.items()))
             found.append(Found(Line(words, line.tail), around))
+            continue
+        inner = _inner(words, site)
+        if inner is not None:
+            with contextlib.suppress(InputError):
+                found += from_text(*inner)
             continue
         is_export = words[0].text == "export"
         for word in words[1:] if is_export else words:
@@ -52,11 +58,24 @@ def from_text(text: str, site: Site) -> list[Found]:
             if is_export or match[1] in exported:
                 exported[match[1]] = match[2]
     if not found:
-        raise InputError(
-            "there is no launcher in this command",
-            hint="looked for mpirun, mpiexec, prterun and srun; is it a file? then give its path",
-        )
+        raise no_launcher()
     return found
+
+
+def _inner(words: tuple[Word, ...], site: Site) -> tuple[str, Site] | None:
+    """Return the script that a line gives to another shell, `bash -c TEXT` or `sbatch --wrap TEXT`,
+    with what its options say; None for other lines."""
+    names = [word.text.rpartition("/")[2] for word in words]
+    if names[0] == "sbatch":
+        options = read_options(words[1:], SLURM)
+        wrapped = next((option.value for option in options if option.name == "wrap"), None)
+        if wrapped is None:
+            return None
+        return wrapped, _allocated(site._replace(inherited=(*site.inherited, *options)))
+    for at, name in enumerate(names[:-2]):
+        if name in _SHELLS and _is_c(names[at + 1]) and " " in words[at + 2].text:
+            return words[at + 2].text, site
+    return None
 
 
 def _sbatch_words(text: str) -> Iterator[Word]:
@@ -122,7 +141,7 @@ def from_words(words: list[str], site: Site, *, strict: bool = True) -> list[Fou
                 raise
             return []
     line = Line(tuple(quoted(word) for word in words), "")
-    if launcher_at(line.words) is None:
+    if not starts_something(line.words):
         if strict:
             return from_text(" ".join(words), site)
         return []

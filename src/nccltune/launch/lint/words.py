@@ -10,6 +10,11 @@ from nccltune.model.errors import InputError
 _OPERATORS = frozenset("|&;<>")
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """Return the words of a list that is written as text."""
+    return tuple(text.split())
+
+
 class Word(NamedTuple):
     """A word as the program gets it, and as it was written. Variables stay as they are."""
 

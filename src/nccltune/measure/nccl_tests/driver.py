@@ -7,6 +7,7 @@ nccl-tests.jsonl   what the first looks found, and what was left out
 
 import math
 import random
+import secrets
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -263,6 +264,7 @@ class NcclTests:
         key = (task.collective, task.choice)
         self._spend(self._expected_s(task))
         began = self._now()
+        at = datetime.now(UTC).isoformat(timespec="seconds")
         variables = environment(self._base, task.choice)
         command = self._site.command(
             *(task.collective, task.low, task.high),
@@ -272,23 +274,24 @@ class NcclTests:
         try:
             ended = run_program(command, variables, self._limit_s(key))
         except InterruptedProgram as stop:
-            self._append(task, stop.output)
+            self._append(task, stop.output, at)
             raise
         self._seconds[key] = self._now() - began
-        wrong = self._append(task, ended.output)
+        wrong = self._append(task, ended.output, at)
         if wrong:
             self._failed(task, f"gave wrong results: {wrong} rows with wrong elements")
         elif not ended.well:
             self._failed(task, ended.words())
 
-    def _append(self, task: Task, output: bytes) -> int:
-        """Keep the rows that a process has written; how many of them hold wrong results."""
+    def _append(self, task: Task, output: bytes, at: str) -> int:
+        """Keep the rows that a process has written, which was started at `at`; how many of them
+        hold wrong results."""
         samples, _ = read_output(output, task.collective, task.choice, study=self._study.name)
         seen = self._looks[task.collective, task.choice]
         by_size = {item.bytes: item for item in seen.seen}
         known = set(self._known[task.collective, task.choice, task.round])
         first = self.hello()
-        at = datetime.now(UTC).isoformat(timespec="seconds")
+        process = secrets.token_hex(8)
         kept = []
         for sample in samples:
             if sample.bytes in known:
@@ -305,7 +308,11 @@ class NcclTests:
                     ran=what.ran if what else None,
                     round=task.round,
                     source=msgspec.structs.replace(
-                        sample.source, nccl_version=first.nccl.version, file_hash=None
+                        sample.source,
+                        nccl_version=first.nccl.version,
+                        file_hash=None,
+                        process=process,
+                        in_rounds=True,
                     ),
                     at=at,
                 )

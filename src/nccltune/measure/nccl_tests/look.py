@@ -17,7 +17,6 @@ from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_model_table import usable
 from nccltune.formats.nccl_tests_text import read_log, read_text
 from nccltune.formats.reading import FileReport
-from nccltune.formats.rounds import RoundCounter
 from nccltune.measure.nccl_tests.binaries import Site, environment
 from nccltune.measure.nccl_tests.program import run_program
 from nccltune.model.choice import AnyChoice, Choice
@@ -110,15 +109,16 @@ def read_output(
 ) -> tuple[list[Sample], FileReport]:
     """The samples that nccl-tests printed, and what else its output tells."""
     report = FileReport(name="nccl-tests")
-    options = ReadOptions(study=study, choice=choice, collective=collective)
+    options = ReadOptions(study=study, choice=choice, collective=collective, started_here=True)
     context = Context(
         name="nccl-tests",
         options=options,
         report=report,
-        rounds=RoundCounter(),
         logs=dict(logs or {}),
     )
-    samples = [sample for batch in read_text(io.BytesIO(output), context) for sample in batch]
+    samples = [
+        sample for batch in read_text(io.BytesIO(output), context) for sample in batch.samples
+    ]
     return samples, report
 
 

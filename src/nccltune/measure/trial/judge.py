@@ -160,7 +160,10 @@ def _as_choice(sample: Sample, trial: Trial) -> Sample:
         sample,
         choice=TUNED_RUN if mine else DEFAULT,
         settings={},
-        source=msgspec.structs.replace(sample.source, tool=sample.source.tool.removesuffix(TRYING)),
+        # A round is the replicate, whatever process each side of it ran in.
+        source=msgspec.structs.replace(
+            sample.source, tool=sample.source.tool.removesuffix(TRYING), process="rounds"
+        ),
     )
 
 

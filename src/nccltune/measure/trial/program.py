@@ -2,6 +2,7 @@
 """A trial of a program that prints tables of nccl-tests: as it is, or under a launcher."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from nccltune.formats.context import Context, ReadOptions
 from nccltune.formats.nccl_log import NcclLog
 from nccltune.formats.nccl_tests_text import read_log, read_text
 from nccltune.formats.reading import FileReport, FlagKind
-from nccltune.formats.rounds import RoundCounter
 from nccltune.measure.conversation import SCHEMA_VERSION, Gpu, Hello, Nccl
 from nccltune.measure.nccl_tests.program import InterruptedProgram, run_program
 from nccltune.measure.trial.driver import Ran
@@ -92,17 +92,18 @@ def _read(
     report = FileReport(name=TOOL)
     context = Context(
         name=TOOL,
-        options=ReadOptions(study="", choice=DEFAULT),
+        options=ReadOptions(study="", choice=DEFAULT, started_here=True),
         report=report,
-        rounds=RoundCounter(),
         logs=dict(logs),
     )
-    samples = [
-        # Tables that follow each other are rounds to the reader, and repeats of one start here.
-        msgspec.structs.replace(sample, repeat=sample.repeat + sample.round, round=0)
-        for batch in read_text(io.BytesIO(output), context)
-        for sample in batch
-    ]
+    samples = []
+    repeats: Counter[tuple[object, ...]] = Counter()
+    for batch in read_text(io.BytesIO(output), context):
+        for sample in batch.samples:
+            # Tables that follow each other are runs to the reader, and repeats of one start here.
+            point = (sample.collective, sample.bytes, sample.dtype, sample.redop, sample.in_place)
+            samples.append(msgspec.structs.replace(sample, repeat=repeats[point], round=0))
+            repeats[point] += 1
     return samples, report
 
 

@@ -12,6 +12,7 @@ from nccltune.formats.nccl_xml_rules import refusals
 from nccltune.model.errors import InputError
 from nccltune.model.topology import Dialect, Topology
 from nccltune.topology.lint.across import check_across
+from nccltune.topology.lint.balance import check_balance
 from nccltune.topology.lint.graphs import check_graphs
 from nccltune.topology.lint.here import check_here
 from nccltune.topology.lint.issue import Issue, Severity
@@ -91,7 +92,12 @@ def _unreadable(source: str, error: InputError) -> Issue:
 
 def lint_topology(topology: Topology) -> list[Issue]:
     """The rules that need no more than one topology."""
-    return [*check_links(topology), *check_nvlinks(topology), *check_shape(topology)]
+    return [
+        *check_links(topology),
+        *check_nvlinks(topology),
+        *check_shape(topology),
+        *check_balance(topology),
+    ]
 
 
 def _refused(data: bytes, source: str) -> list[Issue]:

@@ -8,7 +8,6 @@ from nccltune.model.topology import Dialect, Pci, Topology
 from nccltune.topology import bandwidth
 from nccltune.topology.lint.issue import Issue, Placed, Severity, about, placed
 
-_WIDTHS = (1, 2, 4, 8, 12, 16, 32)
 _VIRTUAL = {("0x104c", "0x8232"), ("0x104c", "0x8233"), ("0x1b36", "0x000c"), ("0x1b36", "0xc")}
 """Switches and ports that QEMU shows to a VM: TI XIO3130 (upstream, downstream) and its own port.
 What they say of their links is made up."""
@@ -16,19 +15,18 @@ _TELLS_SPEEDS = (Dialect.NCCL, Dialect.RCCL)
 
 
 def check_links(topology: Topology) -> Iterator[Issue]:
-    """Speeds, widths, made-up switches, uplinks that are narrower than what hangs on them."""
+    """Speeds, widths, made-up switches, idle GPUs, twins that differ."""
     every = list(placed(topology))
     if topology.dialect in _TELLS_SPEEDS:
         yield from _speeds(topology, every)
         yield from _widths(topology, every)
-    slow = [one.device for one in every if _is_virtual(one.device) and _gb_per_s(one.device) < 3]
+    slow = [one.device for one in every if is_virtual(one.device) and _gb_per_s(one.device) < 3]
     yield from about(
         topology, Severity.ERROR, "virtual-switch", slow,
         f"{{}}: a virtual machine's switch at {bandwidth.pci(slow[0]).how if slow else ''}; NCCL "
         f"books all that crosses it at {_gb_per_s(slow[0]) if slow else 0:.2f} GB/s",
         "give NCCL a file of the real tree: nccltune topo write, then NCCL_TOPO_FILE",
     )  # fmt: skip
-    yield from _narrow(topology, every, {device.bus_id for device in slow})
     yield from _idle(topology, every)
     yield from _unlike_twins(topology, every)
 
@@ -37,7 +35,8 @@ def _gb_per_s(device: Pci) -> float:
     return bandwidth.pci(device).gb_per_s
 
 
-def _is_virtual(device: Pci) -> bool:
+def is_virtual(device: Pci) -> bool:
+    """Return whether a bridge is one that QEMU shows, whose links are made up."""
     return (device.vendor, device.device) in _VIRTUAL
 
 
@@ -83,30 +82,31 @@ def _widths(topology: Topology, every: list[Placed]) -> Iterator[Issue]:
         "{}: link_width 0, which NCCL takes for 16",
         "write the width: in a virtual machine sysfs does not know it",
     )  # fmt: skip
+    odd = [one for one in devices if one.width and one.width not in bandwidth.WIDTHS]
+    negative = [one for one in odd if one.width is not None and one.width < 0]
     yield from about(
-        topology, Severity.ERROR, "link-width-odd",
-        (device for device in devices if device.width and device.width not in _WIDTHS),
+        topology, Severity.ERROR, "link-width-odd", (one for one in odd if one not in negative),
         "{}: link_width is no width of PCIe, and NCCL multiplies by it",
         "write 1, 2, 4, 8, 12, 16 or 32 (255 is the kernel's word for not known)",
     )  # fmt: skip
-
-
-def _narrow(topology: Topology, every: list[Placed], said: set[str]) -> Iterator[Issue]:
-    """A switch whose own link carries less than half of a device's below it. The AWS way, a switch
-    without any speed, is no such case: NCCL asks the machine."""
-    found = []
-    for one in every:
-        device = one.device
-        below = [child for child in device.children if child.speed is not None]
-        if device.speed is None or not below or device.bus_id in said:
-            continue
-        widest = max(_gb_per_s(child) for child in below)
-        if _gb_per_s(device) < widest / 2:
-            found.append(device)
     yield from about(
-        topology, Severity.WARNING, "narrow-switch", found,
-        "{}: the switch's own link carries less than half of what a device below it can",
-        "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the tree",
+        topology, Severity.ERROR, "link-width-negative", negative,
+        "{}: a negative link_width gives the link a negative bandwidth, so that NCCL finds no ring "
+        "over it",
+        "write 1, 2, 4, 8, 12, 16 or 32 (-1 is a machine's word for not known)",
+    )  # fmt: skip
+    missing = [device for device in devices if device.width is None and device.speed is not None]
+    yield from about(
+        topology, Severity.WARNING, "link-width-missing",
+        (device for device in missing if _is_invented(device.bus_id)),
+        "{}: no link_width, and sysfs cannot tell of a device that does not exist: NCCL takes 16",
+        'add link_width="16", or what it has',
+    )  # fmt: skip
+    yield from about(
+        topology, Severity.NOTE, "link-width-asked",
+        (device for device in missing if not _is_invented(device.bus_id)),
+        "{}: no link_width; NCCL asks the machine, figures here take 16",
+        'add link_width="16", or what it has',
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nccltune.doctor.evidence.collect import facts_of
-from nccltune.doctor.evidence.folder import INDEX, KNOWN
 from nccltune.doctor.evidence.gather import gather
+from nccltune.doctor.evidence.kinds import INDEX, KNOWN
 from nccltune.doctor.evidence.raw import Evidence, Raw
 from nccltune.doctor.facts import catalogue
 from tests.unit.doctor.evidence import texts

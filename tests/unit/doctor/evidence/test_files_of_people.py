@@ -115,7 +115,7 @@ def test_what_nccl_is_given(root: Path, tmp_path: Path) -> None:
     assert facts.value("graph.given_gpus") == 2
     assert facts.value("graph.missing_devices") == ["GPU 5"]
     assert facts["topo.devices"].source == f"{tmp_path}/given-topology.xml"
-    broken = with_files(root, tmp_path, **{"given-topology__xml": "<graphs/>"})
+    broken = with_files(root, tmp_path, **{"given-topology__xml": "<system version='1'><pci>"})
     assert any("given-topology.xml" in line for line in broken.unread)
     assert "topo.devices" not in broken
 

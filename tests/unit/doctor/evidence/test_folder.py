@@ -9,7 +9,8 @@ import pytest
 
 from nccltune.doctor.evidence.collect import facts_of, folder_facts
 from nccltune.doctor.evidence.files import Unread, read_file
-from nccltune.doctor.evidence.folder import ALIASES, KNOWN, item_name, read_folder
+from nccltune.doctor.evidence.folder import read_folder
+from nccltune.doctor.evidence.kinds import ALIASES, KNOWN, kinds_of
 from nccltune.doctor.evidence.parsers.lspci import parse_lspci
 from nccltune.doctor.evidence.raw import Cache
 from nccltune.doctor.facts import Facts
@@ -28,7 +29,7 @@ def only(path: Path) -> Facts:
     [
         ("lspci.txt", "", "lspci"),
         ("LSPCI-vvv.log", "", "lspci"),
-        ("nvidia-smi_topo_-m.txt", texts.TOPO, ""),
+        ("nvidia-smi_topo_-m.txt", texts.TOPO, "topo"),
         ("nvidia-smi-topo-m", "", "topo"),
         ("ib_write_bw.txt", "", "perftest"),
         ("counters.2.txt", "", "counters"),
@@ -53,7 +54,7 @@ def only(path: Path) -> Facts:
     ],
 )
 def test_what_a_file_is(name: str, text: str, item: str) -> None:
-    assert item_name(name, text.encode()) == item
+    assert "".join(kinds_of(name, text.encode()).items[:1]) == item
 
 
 def test_the_docs_name_every_item() -> None:
@@ -98,11 +99,10 @@ def test_hostile_files_are_counted(tmp_path: Path) -> None:
         "n1/cpuinfo.txt: is a link, not followed",
         "n1/modules.txt: is no regular file",
         "n1/nvlink.txt: is larger than 32 MiB",
-        "n1/notes.txt: is nothing that is known here",
+        "n1/notes.txt: its kind is not recognised",
         "n1/rank0.log.gz: is compressed (gzip)",
         "n1/cloud-metadata.json: is no JSON",
         "n1/imex.txt: 1 line not understood",
-        "n1: folders below a node's are not read: deep",
         "n1/topology.txt: ",
     ):
         assert line in said, line
@@ -131,13 +131,44 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
         read_folder(tmp_path / "empty")
 
 
-def test_a_folder_of_folders_of_nodes(tmp_path: Path) -> None:
-    put(tmp_path / "all" / "rack1" / "node1", "env.txt", "NCCL_NET=IB")
-    with pytest.raises(InputError, match="folders of folders") as raised:
-        read_folder(tmp_path / "all")
-    assert str(tmp_path / "all" / "rack1") in str(raised.value.hint)
-    put(tmp_path / "all" / "node2", "env.txt", "NCCL_NET=IB")
-    assert [one.host for one in read_folder(tmp_path / "all")] == ["node2", "rack1"]
+def test_folders_of_racks(tmp_path: Path) -> None:
+    for name in ("rack1/node1", "rack1/node2", "rack2/node1", "rack2/node3"):
+        put(tmp_path / name, "env.txt", "NCCL_NET=IB")
+    put(tmp_path / "node9" / "logs", "nccl.log", texts.LOG)
+    put(tmp_path / "node9" / "gpu", "nvidia-smi.txt", texts.SMI_CSV)
+    nodes = [one.host for one in read_folder(tmp_path)]
+    assert nodes == ["node9", "rack1/node1", "node2", "rack2/node1", "node3"]
+    (found,) = (facts for facts in folder_facts(tmp_path) if facts.node == "node9")
+    assert (len(found.value("gpus")), found.value("log.ranks")) == (2, 16)
+    assert found.unused == []
+
+
+def test_one_folder_of_files_of_many_nodes(tmp_path: Path) -> None:
+    """The names hold the nodes' names: behind or before that of the output, or alone."""
+    for number in (1, 2, 3):
+        put(tmp_path, f"behind/nvidia-smi.gpu-{number:02}.txt", texts.SMI_CSV)
+        put(tmp_path, f"behind/dmesg-gpu-{number:02}.log", "[ 1.000000] pcie x\n")
+        put(tmp_path, f"before/gpu{number}_nvidia-smi.txt", texts.SMI_CSV)
+        put(tmp_path, f"alone/gpu{number}.txt", texts.SMI_CSV)
+    put(tmp_path, "before/nccl.gpu2.100.log", texts.LOG)
+    put(tmp_path, "before/job.sbatch", "#SBATCH -N 3\n")
+    behind = {facts.node: facts for facts in folder_facts(tmp_path / "behind")}
+    assert sorted(behind) == ["gpu-01", "gpu-02", "gpu-03"]
+    assert all("gpus" in one and "kernel.log" in one for one in behind.values())
+    before = {facts.node: facts for facts in folder_facts(tmp_path / "before")}
+    assert sorted(before) == ["before", "gpu1", "gpu2", "gpu3"]
+    assert "log.ranks" in before["gpu2"]
+    assert [facts.node for facts in folder_facts(tmp_path / "alone")] == ["gpu1", "gpu2", "gpu3"]
+
+
+def test_files_of_one_node_stay_together(tmp_path: Path) -> None:
+    put(tmp_path, "nvidia-smi.txt", texts.SMI_CSV)
+    put(tmp_path, "nvidia-smi-sm.txt", texts.SMI_SM)
+    put(tmp_path, "counters.1.txt", "")
+    put(tmp_path, "counters.2.txt", "")
+    put(tmp_path, "rank0.log", texts.LOG)
+    put(tmp_path, "rank1.log", texts.LOG)
+    assert len(list(read_folder(tmp_path))) == 1
 
 
 def test_nothing_of_it_steers_a_terminal(tmp_path: Path) -> None:
@@ -201,7 +232,7 @@ def test_many_files(tmp_path: Path) -> None:
     put(tmp_path, "n/zzz.txt", "x")
     (found,) = read_folder(tmp_path)
     assert len(found.all("log")) == 500
-    assert found.problems == ["n/: only the first 500 files were read"]
+    assert found.problems == ["n/ (11 more files): only the first 500 files of a node are read"]
 
 
 def test_files_are_read_whole_or_not(tmp_path: Path) -> None:

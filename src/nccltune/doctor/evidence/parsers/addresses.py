@@ -3,11 +3,15 @@
 
 import ipaddress
 import re
+from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
 
 _HEAD = re.compile(r"^\d{1,6}: (?P<name>[\w.:-]{1,32}?)(?:@[\w.-]+)?(?::\s+<|\s+inet)")
 _ADDRESS = re.compile(r"\binet6? (?P<address>[0-9a-fA-F.:]{2,45}/\d{1,3})\b")
+_FLAGS = re.compile(r"^\d{1,6}: (?P<name>[\w.-]{1,32})(?:@[\w.-]+)?: <[^>]*> ?(?P<rest>.*)")
+_MTU = re.compile(r"\bmtu (\d{1,9})\b")
+_STATE = re.compile(r"\bstate ([A-Z]{2,20})\b")
 _INET6 = re.compile(
     r"^(?P<address>[0-9a-f]{32}) [0-9a-f]{2} (?P<length>[0-9a-f]{2}) [0-9a-f]{2} [0-9a-f]{2}\s+"
     r"(?P<name>\S{1,32})$"
@@ -32,6 +36,28 @@ def parse_addresses(text: str) -> dict[str, list[str]]:
         if match is not None and name and _is_address(match["address"]):
             found[name].append(match["address"])
     return found
+
+
+class Interface(NamedTuple):
+    """An interface as `ip addr` and `ip link` print it; None is what they do not say."""
+
+    name: str
+    mtu: int | None
+    state: str | None
+
+
+def parse_interfaces(text: str) -> tuple[Interface, ...]:
+    """Return the interfaces of `ip addr` or `ip link`, in their order; none of `ip -o -4 addr`."""
+    found = {}
+    for _, line in lines_of(text):
+        match = _FLAGS.match(line)
+        if match is None:
+            continue
+        mtu, state = _MTU.search(match["rest"]), _STATE.search(match["rest"])
+        found[match["name"]] = Interface(
+            match["name"], int(mtu[1]) if mtu else None, state[1].lower() if state else None
+        )
+    return tuple(found.values())
 
 
 def _is_address(text: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nccltune.doctor.evidence.parsers.gpu_table import parse_gpu_table
 from nccltune.doctor.evidence.parsers.text import bus_id, lines_of, real, whole
 
 # Bits of the mask of clock event reasons that tell of a fault or a limit (nvml.h, driver 580).
@@ -86,6 +87,10 @@ def parse_gpu_query(text: str) -> GpuQuery:
         return _xml(text)
     if re.search(r"^GPU [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:", text, re.M):
         return _text(text)
+    table = parse_gpu_table(text)
+    if table:
+        gpus = [_made(at, index, row.get) for index, (at, row) in sorted(table.items())]
+        return GpuQuery(tuple(gpus[:_MOST_GPUS]), 0, None)
     return _csv(text)
 
 
@@ -152,14 +157,21 @@ def _slowdowns(mask: str | None) -> tuple[str, ...] | None:
 def _csv(text: str) -> GpuQuery:
     header: list[str] = []
     rows: dict[int, tuple[int, dict[str, str]]] = {}
-    unread, problem = 0, None
+    unread, problem, count = 0, None, 0
     for number, line in lines_of(text):
         cells = [cell.strip() for cell in line.split(",")]
-        if cells[0] == "index":
-            header = [_field(cell) for cell in cells]
-        elif header and len(cells) == len(header) and cells[0].isdecimal() and len(cells[0]) < 6:
-            at, row = rows.setdefault(int(cells[0]), (number, {}))
-            row.update(zip(header, cells, strict=True))
+        names = [_field(cell) for cell in cells]
+        if cells[0] == "index" or _FIELDS.issuperset(names):
+            header, count = names, 0
+        elif header and len(cells) == len(header) and not _is_failure(line):
+            row = dict(zip(header, cells, strict=True))
+            # Who asked for no index has the GPUs in their order.
+            index = row.get("index", str(count))
+            count += 1
+            if not index.isdecimal() or len(index) > 5:
+                unread += 1
+                continue
+            rows.setdefault(int(index), (number, {}))[1].update(row)
         elif _is_failure(line):
             problem = line.strip()[:200]
         else:
@@ -170,7 +182,22 @@ def _csv(text: str) -> GpuQuery:
 
 def _field(cell: str) -> str:
     """A column's name without its unit, the older names in the newer form."""
-    return cell.partition(" [")[0].replace("clocks_throttle_reasons.", "clocks_event_reasons.")
+    name = cell.partition(" [")[0].replace("clocks_throttle_reasons.", "clocks_event_reasons.")
+    return {"gpu_name": "name", "gpu_bus_id": "pci.bus_id"}.get(name, name)
+
+
+_FIELDS = frozenset(
+    {
+        *(_field(name) for name in f"{QUERY},{QUERY_CAPABILITY},{QUERY_FABRIC}".split(",")),
+        *("timestamp", "uuid", "gpu_uuid", "gpu_name", "gpu_bus_id", "serial", "count", "pstate"),
+        *("memory.used", "memory.free", "utilization.memory", "power.draw", "power.limit"),
+        *("ecc.mode.current", "vbios_version", "clocks.sm", "clocks.mem", "clocks.gr"),
+        *("ecc.errors.uncorrected.aggregate.total", "ecc.errors.corrected.volatile.total"),
+        *("pcie.link.gen.gpucurrent", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
+        *("temperature.memory", "compute_mode", "clocks_event_reasons.hw_slowdown"),
+    }
+)
+"""Names of columns; people ask for some of these, in any order."""
 
 
 def _is_failure(line: str) -> bool:

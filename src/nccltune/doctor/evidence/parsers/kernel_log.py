@@ -5,6 +5,7 @@ Addresses and numbers stay: rules read Xids, bus ids and speeds out of the text.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
@@ -41,6 +42,13 @@ WORDS = (
     "irdma",
     "hugepage",
     "out of memory",
+    "oom-kill",
+    "nvidia[: ]",
+    "hardware error",
+    "machine check",
+    "edac",
+    "lockup",
+    "blocked for more",
 )
 """What lines are kept for, as extended regular expressions without regard to case."""
 # Of lines in lower case: that is four times as quick as a pattern without regard to case.
@@ -83,6 +91,65 @@ def parse_kernel_log(text: str) -> KernelLog:
     denied = not first and "Operation not permitted" in text[:2000]
     found = tuple(LogLine(shown, at, counts[shown]) for shown, at in first.items())
     return KernelLog(found, left_out, denied)
+
+
+# What kernel lines state that failed. Xids are those of NVIDIA's catalogue that are a fault of
+# hardware or firmware, and those that mostly are a program's own; 74 has a rule of its own.
+_FAILURES = (
+    ("gpu_lost", re.compile(r"fallen off the bus|Xid .*?: 79\b|GPU is lost|GPU .*lost!")),
+    (
+        "xid_fault",
+        re.compile(
+            r"NVRM: Xid .*?: (?:48|6[1-4]|69|78|9[245]|109|110|119|12[0-2]|136|14[0359]"
+            r"|15[014-8])\b|SXid"
+        ),
+    ),
+    ("xid_program", re.compile(r"NVRM: Xid .*?: (?!74\b)\d+\b")),
+    (
+        "driver",
+        re.compile(
+            r"(?i:NVRM: .*(?:failed|mismatch|not supported|no nvidia|unable to|cannot|timed? ?out"
+            r"|error|is 0M))|nvidia[: ].*probe.* failed|nvidia: Unknown symbol"
+        ),
+    ),
+    (
+        "pcie",
+        re.compile(
+            r"AER: (?!.*[Cc]orrected error message received|Corrected error received).*(?:Uncorrect"
+            r"|Fatal|Multiple)|severity=Uncorrect|DPC: (?:containment|unmasked)"
+        ),
+    ),
+    ("memory", re.compile(r"Out of memory: Kill|oom-kill|[Mm]emory cgroup out of memory")),
+    ("machine", re.compile(r"\[Hardware Error\]|Machine [Cc]heck|EDAC .*\bUE\b")),
+    (
+        "nic",
+        re.compile(
+            r"(?:mlx5|bnxt|irdma|\befa\b|hfi1).*(?:health compromised|device's health|fatal"
+            r"|firmware.*(?:error|fail|timeout)|timeout|nsupported cable|[Hh]igh [Tt]emperature"
+            r"|syndrome|failed|errors? detected)"
+        ),
+    ),
+    ("hung", re.compile(r"blocked for more than \d+ sec|soft lockup|hard LOCKUP|rcu.* stall")),
+)
+
+
+# Words without which a line is of no kind: nearly all lines have none of them.
+_LIKELY = (
+    *("Xid", "lost", "fallen", "NVRM", "nvidia", "AER", "severity=", "DPC", "emory", "oom-kill"),
+    *("ardware", "achine", "EDAC", "health", "fatal", "fail", "irmware", "timeout", "cable"),
+    *("emperature", "syndrome", "error", "blocked", "lockup", "LOCKUP", "stall"),
+)
+
+
+def failure_kinds(lines: Sequence[str]) -> list[str | None]:
+    """Return of each line of the kernel's log what it says that failed, None where nothing did."""
+    together = "\n".join(lines)
+    likely = [word for word in _LIKELY if word in together]
+    return [_failure_kind(line) if any(word in line for word in likely) else None for line in lines]
+
+
+def _failure_kind(line: str) -> str | None:
+    return next((kind for kind, pattern in _FAILURES if pattern.search(line)), None)
 
 
 def plain_line(line: str) -> str:

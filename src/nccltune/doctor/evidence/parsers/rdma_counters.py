@@ -2,6 +2,7 @@
 """`rdma statistic` and `perfquery`: counters of RDMA ports, in the kernel's names."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import lines_of
@@ -50,6 +51,7 @@ class RdmaCounters(NamedTuple):
     unread: int
 
 
+@lru_cache(maxsize=4096)
 def wanted_counter(name: str) -> bool:
     """Whether a counter tells of errors or congestion rather than of traffic."""
     return _TRAFFIC.search(name) is None

@@ -5,6 +5,7 @@ Names of NICs are those of the legend (`NIC0: mlx5_0`), or the columns' own in o
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from nccltune.doctor.evidence.parsers.text import LONGEST_LINE
@@ -33,6 +34,7 @@ class TopoMatrix(NamedTuple):
     unread: int
 
 
+@lru_cache(maxsize=4096)
 def gpu_number(name: str) -> int | None:
     """3 for `GPU3`, None for a NIC."""
     match = _GPU.match(name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.lint.command import Variable, View
-from nccltune.launch.lint.finding import Add, DropLead, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.finding import Add, Edit, Finding, Replace, SetLead, Severity
 
 _FOR_PROCESSES = ("NCCL_", "UCX_", "CUDA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "FI_", "NCCLTUNE_")
 
@@ -34,13 +34,13 @@ def not_exported(view: View) -> Iterator[Finding]:
     for name, variable in alone.items():
         if name in handed:
             continue
-        edits, mend = _export(view, variable)
+        edits, fix = _export(view, variable)
         yield Finding(
             Severity.WARNING,
             "env-not-exported",
             f"{name} is set for {view.command.launcher.text} only: processes on other nodes do not"
             " get it",
-            mend,
+            fix,
             edits,
         )
 
@@ -66,7 +66,7 @@ def twice(view: View) -> Iterator[Finding]:
         if before is None or before.value is None or variable.value in (None, before.value):
             continue
         drop: Edit = (
-            Replace(before.option, ()) if before.option is not None else DropLead(before.name)
+            Replace(before.option, ()) if before.option is not None else SetLead(before.name)
         )
         yield Finding(
             Severity.ERROR,

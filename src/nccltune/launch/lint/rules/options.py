@@ -1,25 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options that the launcher lacks, or that do nothing for NCCL."""
 
+import re
 from collections.abc import Iterator
 
 from nccltune.launch.flavor import Launcher
 from nccltune.launch.lint.command import Option, View
-from nccltune.launch.lint.finding import DropArgument, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.finding import Edit, Finding, Replace, ReplaceArgument, Severity
 from nccltune.launch.lint.options import DEPRECATED_5, OPENMPI_4, OPENMPI_5, TABLES
+from nccltune.launch.lint.read import is_launcher, nearest_option
+from nccltune.launch.lint.translate import translated
+from nccltune.launch.program import is_nccl_test, nearest_nccl_test
 
 _CONTROL = ("btl", "pml", "mtl", "osc", "coll")
 
 
 def unknown(view: View) -> Iterator[Finding]:
     """`-x` under hydra, `-ppn` under Open MPI: the launcher refuses the line."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return  # An option took the program for its value: what follows are its arguments.
     for option in view.command.options:
         if option.meaning is not None:
             continue
         word = option.words[0].text
         others = [f.words for f, table in TABLES.items() if option.name in table]
         whose = f"; it is an option of {' and '.join(others)}" if others else ""
-        words = _here(option, view)
+        words = translated(option.name, option.values, view.flavor)
+        near = nearest_option(option.name, view.flavor) if not words else None
+        if near is not None:
+            hyphens = "--" if option.words[0].text.startswith("--") else "-"
+            words = (f"{hyphens}{near}", *option.values)
         way = f"write {' '.join(words)}" if words else "leave it out"
         yield Finding(
             Severity.ERROR,
@@ -33,42 +43,6 @@ def unknown(view: View) -> Iterator[Finding]:
 def _name(view: View) -> str:
     flavor = view.flavor
     return "Intel MPI" if flavor.is_intel else flavor._replace(version=()).words
-
-
-def _here(option: Option, view: View) -> tuple[str, ...]:
-    """What says the same to this launcher; nothing where it has no word for it."""
-    launcher = view.flavor.launcher
-    meaning = next((t[option.name].meaning for t in TABLES.values() if option.name in t), "")
-    name, sign, value = option.value.partition("=")
-    if option.name == "map-by":
-        parts = option.value.split(":")
-        if launcher is Launcher.SLURM and parts[0] == "ppr" and len(parts) > 1:
-            return (f"--ntasks-per-node={parts[1]}",)
-        return ()
-    if meaning in ("env", "env_list") and option.name in ("x", "genv", "env") and option.values:
-        if len(option.values) == 2:
-            sign, value = "=", option.values[1]
-        if launcher is Launcher.OPENMPI:
-            return ("-x", f"{name}{sign}{value}")
-        if launcher is Launcher.HYDRA:
-            return ("-genv", name, value) if sign else ()
-        return ()
-    if not option.values:
-        if option.name in ("l", "label", "prepend-rank") and launcher is Launcher.OPENMPI:
-            return ("--tag-output",)
-        return ()
-    words = {
-        "total": {Launcher.OPENMPI: "-n", Launcher.HYDRA: "-n", Launcher.SLURM: "-n"},
-        "per_node": {
-            Launcher.OPENMPI: "-N",
-            Launcher.HYDRA: "-ppn",
-            Launcher.SLURM: "--ntasks-per-node",
-        },
-        "host": {Launcher.OPENMPI: "--host", Launcher.HYDRA: "-hosts", Launcher.SLURM: "-w"},
-        "hostfile": {Launcher.OPENMPI: "--hostfile", Launcher.HYDRA: "-f"},
-    }
-    said = words.get(meaning, {}).get(launcher)
-    return (said, option.value) if said else ()
 
 
 def deprecated(view: View) -> Iterator[Finding]:
@@ -170,27 +144,53 @@ def swallowed(view: View) -> Iterator[Finding]:
     last = view.command.options[-1] if view.command.options else None
     if not words or view.program is None or view.program.at == 0 or last is None:
         return
+    if last.meaning == "host":
+        yield from _split_hosts(last, view)
     if last.meaning != "env" or "=" in last.value or view.flavor.launcher is Launcher.HYDRA:
         return
-    value = words[0].text
+    before = [word.text for word in words[: view.program.at]]
+    # `NAME = VALUE` and `NAME =VALUE` too.
+    length = 2 if before[0] == "=" and len(before) > 1 else 1
+    value = before[length - 1].removeprefix("=")
     edits: tuple[Edit, ...] = (
         Replace(last, ("-x", f"{last.value}={value}")),
-        DropArgument(0, 1),
+        ReplaceArgument(0, length),
     )
     yield Finding(
         Severity.ERROR,
         "value-as-program",
-        f"{last.words[0].text} takes one word: {value!r} would be started as the program",
+        f"{last.words[0].text} takes one word: {before[0]!r} would be started as the program",
         f"write -x {last.value}={value}",
         edits,
     )
 
 
+def _split_hosts(option: Option, view: View) -> Iterator[Finding]:
+    """`-H a:8, b:8`: hosts are one word."""
+    assert view.program is not None
+    rest = [word.text for word in view.command.program[: view.program.at]]
+    if not option.value.endswith(",") and not all(re.fullmatch(r"[\w.-]+:\d+,?", w) for w in rest):
+        return
+    hosts = ",".join(part for word in (option.value, *rest) for part in word.split(",") if part)
+    yield Finding(
+        Severity.ERROR,
+        "hosts-split",
+        f"{option.words[0].text} takes one word: {rest[0]!r} would be started as the program",
+        f"write {option.words[0].text} {hosts}",
+        (Replace(option, (option.words[0].text, hosts)), ReplaceArgument(0, len(rest))),
+    )
+
+
 def no_program(view: View) -> Iterator[Finding]:
     """Nothing to check behind the launcher."""
+    if any(is_nccl_test(value) for o in view.command.options for value in o.values):
+        return
     if not view.command.program:
         yield Finding(Severity.ERROR, "no-program", "the command names no program to start")
-    elif view.program is None:
+    elif view.program is None and view.flavor.launcher is not Launcher.TORCHRUN:
+        words = [word.text for word in view.command.program]
+        if any(nearest_nccl_test(word) or is_launcher(word) for word in words):
+            return
         word = view.command.program[0].text
         yield Finding(
             Severity.NOTE,
@@ -200,10 +200,10 @@ def no_program(view: View) -> Iterator[Finding]:
 
 
 RULES = (
+    swallowed,
     unknown,
     only_one_version,
     wrong_meaning,
-    swallowed,
     no_program,
     total_and_iterations,
     no_effect,

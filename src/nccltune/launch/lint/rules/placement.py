@@ -39,22 +39,26 @@ def fails(view: View) -> Iterator[Finding]:
     ask, hosts = _ask(view), view.prediction.hosts
     bare = [option for option in view.command.all("host") if ":" not in option.value]
     edits: tuple[Edit, ...] = ()
-    mend = "ask for fewer processes or name more nodes"
+    fix = "ask for fewer processes or name more nodes"
     if bare and view.flavor.launcher is Launcher.OPENMPI:
         each = ask.per_node or -(-(ask.total or 1) // len(hosts))
         named = ",".join(f"{host.name}:{each}" for host in hosts)
         why += "; a host without ':' and a number takes one process"
-        mend = f"write --host {named}"
+        fix = f"write --host {named}"
         edits = (
             Replace(bare[0], ("--host", named)),
             *[Replace(option, ()) for option in bare[1:]],
         )
     elif ask.total is not None and (total := _total(view)) is not None:
-        each = ask.per_node or _slots(hosts[0], view)
+        room = min(_slots(host, view) for host in hosts)
+        each = min(ask.per_node or room, room)
+        per_node = view.command.last("per_node")
+        if each != ask.per_node and per_node is not None:
+            edits = (Replace(per_node, (per_node.words[0].text, str(each))),)
         right = each * len(hosts)
-        mend = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
-        edits = (Replace(total, ("-n", str(right))),)
-    yield Finding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", mend, edits)
+        fix = f"for {count(len(hosts), 'node')} x {each}: -n {right}"
+        edits = (*edits, Replace(total, ("-n", str(right))))
+    yield Finding(Severity.ERROR, "too-few-slots", f"nothing starts: {why}", fix, edits)
 
 
 def wraps(view: View) -> Iterator[Finding]:
@@ -125,17 +129,25 @@ def too_many_gpus(view: View) -> Iterator[Finding]:
     most = max(node.processes for node in placement.nodes)
     fit = have // most if have % most == 0 else 0
     edits: tuple[Edit, ...] = ()
-    mend = "start fewer processes on a node"
+    fix = "start fewer processes on a node"
     if fit:
-        mend = f"write -g {fit}, or one process on each node"
+        fix = f"write -g {fit}, or one process on each node"
         edits = (SetArgument("t", None), SetArgument("g", str(fit)))
     elif program.gpus > have:
-        mend = f"write -g {have}"
+        fix = f"write -g {have}"
         edits = (SetArgument("t", None), SetArgument("g", str(have)))
-    elif (total := _total(view)) is not None and view.flavor.launcher is not Launcher.SLURM:
+    elif view.flavor.launcher is Launcher.SLURM:
+        each = max(1, have // program.gpus)
+        fix = f"write --ntasks-per-node={each}"
+        tasks = (f"--ntasks-per-node={each}",)
+        own = view.command.last("per_node")
+        edits = (Replace(own, tasks) if own is not None else Add(tasks),)
+        if (total := _total(view)) is not None:
+            edits = (*edits, Replace(total, ("-n", str(each * len(view.prediction.hosts)))))
+    elif (total := _total(view)) is not None:
         each = max(1, have // program.gpus)
         right = each * len(view.prediction.hosts)
-        mend = f"write -n {right} and {each} on each node"
+        fix = f"write -n {right} and {each} on each node"
         per_node = view.command.last("per_node")
         word = "-N" if view.flavor.launcher is Launcher.OPENMPI else "-ppn"
         said = (word, str(each))
@@ -148,7 +160,7 @@ def too_many_gpus(view: View) -> Iterator[Finding]:
         "too-many-gpus",
         f"{count(most, 'process')} on a node with {count(program.gpus, 'GPU')} each need"
         f" {placement.most_gpus}; the node has {have} (--gpus-per-node)",
-        mend,
+        fix,
         edits,
     )
 
@@ -163,16 +175,16 @@ def idle_nodes(view: View) -> Iterator[Finding]:
     idle = len(hosts) - len(placement.nodes)
     total = _total(view)
     edits: tuple[Edit, ...] = ()
-    mend = "name only the nodes that are to work"
+    fix = "name only the nodes that are to work"
     if total is not None and _ask(view).total:
         each = _ask(view).per_node or _slots(hosts[0], view)
-        mend = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
+        fix = f"for {count(len(hosts), 'node')}: -n {each * len(hosts)}"
         edits = (Replace(total, ("-n", str(each * len(hosts)))),)
     yield Finding(
         Severity.WARNING,
         "idle-nodes",
         f"{count(idle, 'node')} of {len(hosts)} get{'s' if idle == 1 else ''} no process",
-        mend,
+        fix,
         edits,
     )
 
@@ -185,16 +197,16 @@ def uneven(view: View) -> Iterator[Finding]:
     ask, hosts = _ask(view), view.prediction.hosts
     total = _total(view)
     edits: tuple[Edit, ...] = ()
-    mend = "give every node as many"
+    fix = "give every node as many"
     if total is not None and (each := ask.per_node or max(n.processes for n in placement.nodes)):
         right = each * len(hosts)
-        mend, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
+        fix, edits = f"write -n {right}", (Replace(total, ("-n", str(right))),)
     yield Finding(
         Severity.WARNING,
         "uneven-nodes",
         "nodes get different numbers of processes: "
         + ", ".join(str(node.processes) for node in placement.nodes[:8]),
-        mend,
+        fix,
         edits,
     )
 
@@ -220,7 +232,7 @@ def total_unsaid(view: View) -> Iterator[Finding]:
     ask, placement = _ask(view), view.prediction.placement
     if ask.unknown or placement is None or ask.total is not None:
         return
-    if view.flavor.launcher is Launcher.SLURM:
+    if view.flavor.launcher not in (Launcher.OPENMPI, Launcher.HYDRA):
         return
     what = "-n is not given: as many processes as slots are started"
     if ask.per_node is not None:
@@ -251,6 +263,9 @@ def slurm_nodes(view: View) -> Iterator[Finding]:
     )
 
 
+_TO_CORE = 2
+
+
 def bound(view: View) -> Iterator[Finding]:
     """Open MPI binds a process to one core, which then has to drive all its GPUs."""
     program, launcher = view.program, view.flavor.launcher
@@ -273,11 +288,14 @@ def bound(view: View) -> Iterator[Finding]:
             if given is not None
             else Add(("--bind-to", "none"))
         )
+        placement = view.prediction.placement
+        # Of more than 2 processes each gets a package or a NUMA node by default: no mistake.
+        is_wide = given is None and placement is not None and placement.processes > _TO_CORE
         yield Finding(
-            Severity.WARNING,
+            Severity.NOTE if is_wide else Severity.WARNING,
             "default-binding",
-            f"{why} each process to cores (with up to 2 processes, to one core), which then drives"
-            f" {program.gpus} GPUs",
+            f"{why} each process to cores (with up to {_TO_CORE} processes, to one core), which"
+            f" then drives {program.gpus} GPUs",
             "add --bind-to none",
             (edit,),
         )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from nccltune.launch.lint.command import View
-from nccltune.launch.lint.finding import DropLead, Edit, Finding, Replace, Severity
+from nccltune.launch.lint.finding import Edit, Finding, Replace, SetLead, Severity
 
 Values = Mapping[str, str]
 
@@ -119,31 +119,44 @@ def contradictions(view: View) -> Iterator[Finding]:
                 f"leave out {first} or {second}",
                 _drop(view, first),
             )
-    low, high = values.get("NCCL_MIN_NCHANNELS", ""), values.get("NCCL_MAX_NCHANNELS", "")
-    if low.isdigit() and high.isdigit() and int(low) > int(high):
+    for low, high in _LIMITS:
+        least, most = values.get(low, ""), values.get(high, "")
+        if least.isdigit() and most.isdigit() and int(least) > int(most):
+            yield Finding(
+                Severity.WARNING,
+                "settings-contradict",
+                f"{low}={least} is more than {high}={most}",
+                f"leave out {low}",
+                _drop(view, low),
+            )
+
+
+_LIMITS = (
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS"),
+    ("NCCL_MIN_NCHANNELS", "NCCL_MAX_CTAS"),
+    ("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"),
+    ("NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS"),
+)
+
+
+def sockets(view: View) -> Iterator[Finding]:
+    """NCCL opens at most 64 sockets for a connection."""
+    values = _values(view)
+    threads, each = values.get("NCCL_SOCKET_NTHREADS", ""), values.get("NCCL_NSOCKS_PERTHREAD", "")
+    if threads.isdigit() and each.isdigit() and int(threads) * int(each) > _MAX_SOCKETS:
         yield Finding(
             Severity.WARNING,
             "settings-contradict",
-            f"NCCL_MIN_NCHANNELS={low} is more than NCCL_MAX_NCHANNELS={high}",
-            "leave out NCCL_MIN_NCHANNELS",
-            _drop(view, "NCCL_MIN_NCHANNELS"),
+            f"NCCL_SOCKET_NTHREADS={threads} times NCCL_NSOCKS_PERTHREAD={each} is more than"
+            f" {_MAX_SOCKETS} sockets of a connection",
+            "make one of them smaller",
+            _drop(view, "NCCL_NSOCKS_PERTHREAD"),
         )
 
 
-def not_a_number(view: View) -> Iterator[Finding]:
-    """`NCCL_NVLS_ENABLE=off`: NCCL reads a number and ignores the rest."""
-    for name, value in _values(view).items():
-        if not name.startswith("NCCL_") or not name.endswith(("_ENABLE", "_DISABLE")):
-            continue
-        if "$" in value or re.fullmatch(r"-?\d+", value):
-            continue
-        yield Finding(
-            Severity.WARNING,
-            "setting-not-a-number",
-            f"{name}={value}: NCCL reads 0 or 1 and ignores another word",
-            f"write {name}=0 or {name}=1",
-            _drop(view, name),
-        )
+_MAX_SOCKETS = 64
 
 
 def _values(view: View) -> dict[str, str]:
@@ -157,7 +170,7 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
             continue
         option = variable.option
         if option is None:
-            edits.append(DropLead(name))
+            edits.append(SetLead(name))
         elif option.meaning == "env":
             edits.append(Replace(option, ()))
         elif option.meaning == "export":
@@ -166,4 +179,4 @@ def _drop(view: View, name: str) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-RULES = (contradictions, not_a_number)
+RULES = (contradictions, sockets)

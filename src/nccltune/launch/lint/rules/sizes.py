@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes that will not be measured as the command says."""
 
+import re
 from collections.abc import Iterator
 
 from nccltune.launch.lint.command import View
 from nccltune.launch.lint.finding import Finding, SetArgument, Severity
-from nccltune.launch.program import Program, Sizes
+from nccltune.launch.program import Program, Sizes, parse_size
 from nccltune.model.sizes import format_bytes
 
 _SHOWN = 6
@@ -13,17 +14,27 @@ _SHOWN = 6
 
 def unreadable(view: View) -> Iterator[Finding]:
     """nccl-tests ends with `invalid size specified`."""
-    for flag in "be":
+    for flag in "bei":
         value = view.program.value(flag) if view.program is not None else None
-        if value is None or "$" in value or view.program is None:
+        if value is None or "$" in value or re.fullmatch(r"-{1,2}[A-Za-z_]+", value):
             continue
-        if view.program.size(flag) is None:
+        if parse_size(value) is None:
+            right = _readable(value)
             yield Finding(
                 Severity.ERROR,
                 "size-unreadable",
-                f"-{flag} {value} is not a size",
-                "write bytes with K, M or G, such as 64K or 8G",
+                f"-{flag} {value} is not a size: nccl-tests takes bytes, or K, M or G of them",
+                f"write -{flag} {right}" if right is not None else "write it as 64K or 8G",
+                (SetArgument(flag, right),) if right is not None else (),
             )
+
+
+def _readable(value: str) -> str | None:
+    """The size that is meant by a unit that nccl-tests lacks."""
+    match = re.fullmatch(r"(\d+)\s*([bBtT])([iI]?[bB])?", value)
+    if match is None:
+        return None
+    return match[1] if match[2] in "bB" else f"{int(match[1]) << 10}G"
 
 
 def backwards(view: View) -> Iterator[Finding]:
@@ -55,6 +66,8 @@ def end_not_reached(view: View) -> Iterator[Finding]:
     if program is None or sizes is None or sizes.end is None or sizes.end == sizes.last:
         return
     if program.value("e") is None or _no_factor(program):
+        return
+    if sizes.factor == 1 and format_bytes(sizes.end) == format_bytes(sizes.last):
         return
     how = f"-f {sizes.factor}" if sizes.factor > 1 else f"steps of {format_bytes(sizes.step)}"
     yield Finding(
@@ -118,9 +131,11 @@ def beyond_memory(view: View) -> Iterator[Finding]:
 
 
 def _no_factor(program: Program) -> bool:
-    """Whether the factor is none, of which another rule speaks."""
+    """Whether the factor is wrong, which another rule reports."""
     value = program.value("f")
-    return value is not None and not value.isdigit()
+    if value is None:
+        return False
+    return not value.isdigit() or (int(value) <= 1 and program.value("i") is None)
 
 
 def _some(sizes: Sizes) -> Iterator[int]:

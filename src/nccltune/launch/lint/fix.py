@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command with the edits of its findings made."""
+"""Apply the edits of findings to a command."""
 
 from collections.abc import Iterable
 
 from nccltune.launch.lint.command import Command, Option
-from nccltune.launch.lint.finding import Add, DropArgument, DropLead, Edit, Replace, SetArgument
+from nccltune.launch.lint.finding import (
+    Add,
+    Edit,
+    Replace,
+    ReplaceArgument,
+    ReplaceLead,
+    SetArgument,
+    SetLead,
+)
 from nccltune.launch.lint.words import Word, quoted
 from nccltune.launch.program import read_program
 
+_SETS_VARIABLE = ("-e", "--env")
+"""Options of a container engine whose value is NAME=VALUE."""
 
-def mended(command: Command, edits: Iterable[Edit]) -> Command:
-    """`command` with `edits`; the first edit of an option wins."""
+
+def apply_edits(command: Command, edits: Iterable[Edit]) -> Command:
+    """Return `command` with `edits`; the first edit of an option wins."""
     done: set[int] = set()
-    dropped: set[int] = set()
+    replaced: dict[int, tuple[str, ...]] = {}
     options: list[Option | None] = list(command.options)
     lead, program = list(command.lead), list(command.program)
     added: list[tuple[str, ...]] = []
@@ -29,13 +40,24 @@ def mended(command: Command, edits: Iterable[Edit]) -> Command:
         elif isinstance(edit, Add):
             if edit.words not in added:
                 added.append(edit.words)
-        elif isinstance(edit, DropLead):
-            lead = [word for word in lead if word.text.partition("=")[0] != edit.name]
-        elif isinstance(edit, DropArgument):
-            dropped |= set(range(edit.first, edit.first + edit.length))
+        elif isinstance(edit, SetLead):
+            lead = _set_lead(lead, edit)
+        elif isinstance(edit, ReplaceLead):
+            lead = [
+                new
+                for word in lead
+                for new in ([quoted(w) for w in edit.words] if word.text == edit.word else [word])
+            ]
+        elif isinstance(edit, ReplaceArgument):
+            replaced |= dict.fromkeys(range(edit.first, edit.first + edit.length), ())
+            replaced[edit.first] = edit.words
         else:
             arguments.append(edit)
-    program = [word for at, word in enumerate(program) if at not in dropped]
+    program = [
+        new
+        for at, word in enumerate(program)
+        for new in ([quoted(w) for w in replaced[at]] if at in replaced else [word])
+    ]
     set_already: set[str] = set()
     for argument in arguments:
         if argument.flag not in set_already:
@@ -48,6 +70,29 @@ def mended(command: Command, edits: Iterable[Edit]) -> Command:
 
 def _option(words: tuple[str, ...]) -> Option:
     return Option(tuple(quoted(word) for word in words), words[0].lstrip("-"), words[1:], None)
+
+
+def _set_lead(lead: list[Word], edit: SetLead) -> list[Word]:
+    result: list[Word] = []
+    found = False
+    for word in lead:
+        if word.text.partition("=")[0] != edit.name or "=" not in word.text:
+            result.append(word)
+            continue
+        found = True
+        if edit.text is not None:
+            result.append(_assignment(edit.text))
+        elif result and result[-1].text in _SETS_VARIABLE:
+            result.pop()
+    if not found and edit.add and edit.text is not None:
+        result.append(_assignment(edit.text))
+    return result
+
+
+def _assignment(text: str) -> Word:
+    """NAME=VALUE with the name outside of the quotes, as a shell needs it."""
+    name, _, value = text.partition("=")
+    return Word(text, f"{name}={quoted(value).raw if value else ''}")
 
 
 def _set(words: list[Word], edit: SetArgument) -> list[Word]:

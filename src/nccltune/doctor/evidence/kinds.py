@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file is: its content decides, and its name is a hint where the content has no mark.
+
+An item that a name says is kept where the file is empty, or where the item has no mark of its own.
+A content that has another item's mark is that item, whatever the file is called.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nccltune.doctor.evidence.catalogue import COMMANDS, TEXTS, VALUES
+from nccltune.doctor.evidence.parsers.failures import states_failure
+from nccltune.formats.lines import encoding_of
+
+HEAD_BYTES = 1 << 14
+MOST_PARTED = 1 << 20
+INDEX = "collected"
+"""The item that says what was read when, and what could not be."""
+OUTPUT = "output"
+"""Text of a program, launcher or tool of which only failures that it states are read."""
+# Names that people and other tools give, beside our own.
+ALIASES = {
+    "lspci-vvv": "lspci",
+    "lsmod": "modules",
+    "proc-modules": "modules",
+    "proc-cmdline": "cmdline",
+    "proc-cpuinfo": "cpuinfo",
+    "proc-meminfo": "meminfo",
+    "journalctl-k": "dmesg",
+    "journal": "dmesg",
+    "kern": "dmesg",
+    "ulimit-a": "ulimit",
+    "df": "df-shm",
+    "df-dev-shm": "df-shm",
+    "ip-addr": "addresses",
+    "nvidia-smi-q": "nvidia-smi-q",
+    "nvidia-smi-q-x": "nvidia-smi-q",
+    "nvidia-smi-nvlink-s": "nvlink",
+    "nvidia-smi-nvlink": "nvlink",
+    "nvidia-smi-topo-m": "topo",
+    "nvidia-smi-topo": "topo",
+    "topo-m": "topo",
+    "nvidia-imex-ctl": "imex",
+    "rdma-statistic-show": "rdma-statistic",
+    "show-gids": "show_gids",
+    "ibv-devinfo": "ibv_devinfo",
+    "nccl-conf": "etc-nccl-conf",
+    "topo-dump": "topology",
+    "graph-dump": "graph",
+    "host-lspci": "vm-host-lspci",
+    "gcloud-describe": "gcloud",
+    "ib-write-bw": "perftest",
+    "ib-read-bw": "perftest",
+    **{f"nvidia-smi-topo-p2p-{kind}": f"p2p-{kind}" for kind in "rwnap"},
+    **{f"topo-p2p-{kind}": f"p2p-{kind}" for kind in "rwnap"},
+}
+KNOWN = frozenset(
+    {
+        *(values.name for values in VALUES),
+        *(text.name for text in TEXTS),
+        *(command.name for command in COMMANDS),
+        *ALIASES.values(),
+        *("env", "logind", "profiles", "libraries", "plugins", "services", "packages", "ethtool"),
+        *("user-nccl-conf", "named-nccl-conf", "lscpu", "meminfo", "ulimit", "nvbandwidth"),
+        *("ibstat", "ibstatus", "rdma-link", "perfquery", "rdma-statistic", "pci-config"),
+        *("if_inet", "topology", "graph", "given-topology", "given-graph"),
+        *("cloud-metadata", "gcloud", "aws-topology", "aws-instance-type"),
+        *("diagnostics", "rail-pings", "perftest", INDEX),
+    }
+)
+_JOBS = frozenset({".sh", ".sbatch", ".slurm", ".yaml", ".yml", ".job", ".bash"})
+_READING = re.compile(r"[.-]\d{1,3}$")
+_XML = rb"\A\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE[^>]*>\s*)?(?>(?:<!--.*?-->\s*)*)"
+_BUS = rb"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+_DAY = rb"[A-Z][a-z]{2} +\d{1,2} [\d:]{8}"
+
+
+def _mark(pattern: bytes, flags: int = 0) -> Callable[[bytes], re.Match[bytes] | None]:
+    return re.compile(pattern, re.M | flags).search
+
+
+# The first mark that is found decides: what other tools' outputs hold comes after them.
+_MARKS: tuple[tuple[str, Callable[[bytes], re.Match[bytes] | None]], ...] = (
+    # Comments are one atomic group: they can be parted in as many ways as there are of them.
+    ("topology", _mark(_XML + rb"<system\b", re.S)),
+    ("graph", _mark(_XML + rb"<graphs\b", re.S)),
+    ("nvidia-smi-q", _mark(rb"<nvidia_smi_log|=NVSMI LOG=")),
+    (
+        "nvidia-smi",
+        _mark(
+            rb"\| NVIDIA-SMI \S+|^GPU \d{1,4}: (?=[^\n]*\(UUID: )[^\n]*\n(?![ \t]+Link )"
+            rb"|^GPU \d{1,4}: [^\n]*\(UUID: [^\n]*\Z"
+            rb"|^(?=[^\n]*\b(?:pci\.bus_id|driver_version|pcie\.link\.|memory\.(?:total|used)"
+            rb"|compute_cap|fabric\.st|clocks[._]|temperature\.gpu|utilization\.gpu|ecc\.errors"
+            rb"|persistence_mode|gpu_name|mig\.mode))[a-z][\w.]+(?: \[[\w/%]+\])?(?:,|$)"
+            rb"|NVIDIA-SMI has failed|^No devices were found|Failed to initialize NVML"
+            rb"|Unable to determine the device handle|nvidia-smi: (?:command )?not found"
+        ),
+    ),
+    ("nvlink", _mark(rb"^\s+Link \d{1,3}: (?:[\d.]+ GB/s|<inactive>)")),
+    ("p2p-r", _mark(rb"^\s*GPU\d+\s+(?:(?:X|OK|[CGT]?NS|DR|U)\s+)*(?:OK|[CGT]?NS|DR)\b")),
+    (
+        "topo",
+        _mark(
+            rb"^\s*(?:\x1b\[\d*m)?\s*GPU0\s[^\n]*\n(?:[^\n]*\n)?\s*GPU0\s+X\b(?!\s+(?:OK|[CGT]?NS|DR)\b)"
+        ),
+    ),
+    ("ibstat", _mark(rb"^CA '")),
+    ("ibstatus", _mark(rb"^Infiniband device '")),
+    ("ibv_devinfo", _mark(rb"^hca_id:")),
+    ("nvbandwidth", _mark(rb"^nvbandwidth Version")),
+    ("perftest", _mark(rb"^\s*#bytes\s+#iterations\s+BW |RDMA_(?:Write|Read) BW Test")),
+    ("rdma-statistic", _mark(rb"^link \S+/\d{1,3} [a-z_]+ \d+ ")),
+    ("rdma-link", _mark(rb"^(?:\d+: )?link \S+/\d{1,3} (?:\S+ )*state ")),
+    ("show_gids", _mark(rb"^DEV\s+PORT\s+INDEX\s+GID")),
+    ("perfquery", _mark(rb"^# Port (?:extended )?counters: |^PortSelect:")),
+    ("imex", _mark(rb"^Connectivity Table Legend|^Node #\d+\s")),
+    (
+        "lspci",
+        _mark(rb"^" + _BUS + rb" (?:[A-Z0-9][^\n:]*(?:\[[0-9a-f]{4}\])?: |[0-9a-f]{4}: )"),
+    ),
+    (
+        "dmesg",
+        _mark(
+            rb"^(?:<\d+>)?\[ *\d+\.\d{6}\] |^(?:<\d+>)?\[[A-Z][a-z]{2} " + _DAY + rb" \d{4}\] |^"
+            rb"(?:" + _DAY + rb"|\d{4}-\d\d-\d\d[T ]\S+) \S+ kernel: |\bNVRM: Xid "
+        ),
+    ),
+    ("nvidia-version", _mark(rb"^NVRM version: ")),
+    ("modules", _mark(rb"^Module +Size +Used by|^\w+ \d+ \d+ \S+ Live 0x")),
+    ("cmdline", _mark(rb"\A\s*(?:BOOT_IMAGE|initrd|root)=\S+ [^\n]*\s*\Z")),
+    ("lscpu", _mark(rb"^Architecture: +\w|^On-line CPU\(s\) list:")),
+    ("cpuinfo", _mark(rb"^(?:processor|vendor_id|CPU implementer)\s*: ")),
+    ("meminfo", _mark(rb"^MemTotal: +\d+ kB")),
+    ("df-shm", _mark(rb"^Filesystem +.*Mounted on")),
+    ("ulimit", _mark(rb"^(?:core file size|open files|max locked memory) +\(")),
+    ("limits", _mark(rb"^Limit +Soft Limit")),
+    ("status", _mark(rb"^Cpus_allowed_list:|^CapEff:")),
+    ("cgroup", _mark(rb"\A\d+:[\w,=-]*:/")),
+    ("mounts", _mark(rb"^\S+ /\S* (?:overlay|ext4|xfs|tmpfs|nfs4?|btrfs|sysfs)\b")),
+    ("addresses", _mark(rb"^\d+: [\w.@:-]+(?:: <|\s+inet6? )")),
+    ("services", _mark(rb"^Id=\S+\.service$|^[\w-]+ +(?:active|inactive|failed|not-found)$")),
+    ("ethtool", _mark(rb"^== \S+\n(?:driver: |NIC statistics:)")),
+    ("ldconfig", _mark(rb"\blibs found in cache|^\t\S+\.so\S* \(libc6")),
+    ("ofed", _mark(rb"\A(?:MLNX_OFED_LINUX|OFED-internal|DOCA)-")),
+    ("gcloud", _mark(rb'\A\s*\{(?s:.)*"selfLink"')),
+    ("aws-topology", _mark(rb'"NetworkNodes"\s*:')),
+    ("aws-instance-type", _mark(rb'"InstanceTypes"\s*:')),
+    ("cloud-metadata", _mark(rb'\A\s*\{(?s:.)*"(?:vmSize|instanceType|machineType)"\s*:')),
+    (INDEX, _mark(rb"^by\tnccltune ")),
+)
+_BY_ITEM = dict(_MARKS)
+_TOOLS = frozenset(
+    {
+        *("nvidia-smi", "nvlink", "topo", "ibstat", "ibstatus", "ibv_devinfo", "rdma-link"),
+        *("show_gids", "lspci", "dmesg", "nvidia-version", "modules", "lscpu", "cpuinfo"),
+        *("meminfo", "df-shm", "ulimit", "limits", "addresses"),
+    }
+)
+"""Tools whose outputs people write into one file."""
+# Where the name says so; GPUs without NVLink have no line of a link.
+_HINTED = {
+    "dmesg": _mark(rb"^(?:<\d+>)?\[ *\d+\.\d+\] |^\S* ?kernel: "),
+    "nvlink": _mark(rb"^\s+Link \d{1,3}: |^GPU \d{1,4}: "),
+    "libraries": _mark(rb"\A/[^\n:]+(?: -> |:)"),
+    "plugins": _mark(rb"\A== \w+\t"),
+    "profiles": _mark(rb"\A/[^\n:]+:\d+:"),
+    "logind": _mark(rb"\A/[^\n:]+:\d+:"),
+}
+_SAME_MARK = {
+    **{f"p2p-{kind}": "p2p-r" for kind in "wnap"},
+    "nvidia-smi-sm": "nvidia-smi",
+    "nvidia-smi-fabric": "nvidia-smi",
+    "vm-host-lspci": "lspci",
+    "given-topology": "topology",
+    "virtual-topology": "topology",
+    "given-graph": "graph",
+}
+"""Items that look like others: the name says which of them it is."""
+_TREES = (
+    (b"/sys/bus/pci/", "pci"),
+    (b"/sys/kernel/iommu_groups", "iommu"),
+    (b"/sys/class/net/", "net"),
+    (b"/sys/class/infiniband/", "rdma"),
+    (b"/sys/devices/system/", "cpu"),
+    (b"/dev/", "devices"),
+    (b"/sys/", "system"),
+    (b"/proc/", "system"),
+)
+_TREE_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?(/(?:sys|proc|dev)/[^\s:]+)", re.M)
+_PATH_LINE = re.compile(rb"^(?:[-dlcbps][-rwxsStT]{9}[^\n]*? )?/\S", re.M)
+_TREE_ITEMS = frozenset(item for _, item in _TREES) | {"counters"}
+_LISTED = frozenset({"profiles", "logind", "libraries", "plugins"})
+_SETTINGS = frozenset({"env", "etc-nccl-conf", "user-nccl-conf", "named-nccl-conf"})
+_OFTEN_EMPTY = _TREE_ITEMS | _LISTED | _SETTINGS | {"packages", "cmdline", "modules", "dmesg"}
+"""Items of which an empty file says that there is nothing."""
+_COUNTER = re.compile(rb"^/sys/class/infiniband/[^/\n]+/ports/\d+/(?:hw_)?counters/", re.M)
+_JOB = re.compile(
+    rb"^#(?:SBATCH|PBS|BSUB|FLUX|OAR|\$) |^apiVersion: *\S|\A#!\s*/\S*(?:sh|env bash)\b"
+    rb"|^\s*(?:exec +|time +)?(?:mpirun|mpiexec(?:\.hydra)?|srun|torchrun|prterun|deepspeed"
+    rb"|accelerate launch) +-",
+    re.M,
+)
+_ASSIGNED = re.compile(rb"(?:declare -x +|export +)?[A-Za-z_]\w*=")
+_LOG = (b"NCCL INFO ", b"NCCL WARN ", b"NCCL version ")
+_TEST = (
+    *(b"nThread ", b"out-of-place", b"Avg bus bandwidth", b"# Collective test", b"Out of bounds"),
+    *(b"busbw #wrong", b"busbw  error", b'"nwrong"'),
+)
+_DIAGNOSTICS = b"NCCL DIAG "
+
+
+class Kinds(NamedTuple):
+    """The items that a file is; `sure` where its content has their mark. `starts` has where each
+    begins in a file that holds the outputs of several tools one after the other."""
+
+    items: tuple[str, ...]
+    sure: bool
+    starts: tuple[int, ...] = ()
+
+
+def kinds_of(name: str, data: bytes) -> Kinds:
+    """Return the items that a file is, none where neither content nor name say it.
+
+    One file may be several: a test under NCCL_DEBUG=INFO prints its table, a log and NCCL's
+    diagnostics.
+    """
+    data = _plain(data)
+    hint, end = _hint(name)
+    head = data[:HEAD_BYTES]
+    # Of nearly all files the name is right: one look at them is enough.
+    mark = _HINTED.get(hint) or _BY_ITEM.get(_SAME_MARK.get(hint, hint))
+    if mark is not None and mark(head):
+        return Kinds((hint,), sure=True)
+    printed = tuple(item for item, is_in in _PRINTED if is_in(data))
+    if printed:
+        return Kinds(printed, sure=True)
+    if end in _JOBS and not head.lstrip().startswith(b"<"):
+        return Kinds(("job",), sure=_JOB.search(head) is not None)
+    by_content = _by_content(head, hint)
+    if by_content in _TOOLS:
+        parts = _parts(data[:MOST_PARTED])
+        if len(parts) > 1:
+            starts, items = zip(*parts, strict=True)
+            return Kinds(items, sure=True, starts=starts)
+    if by_content:
+        return Kinds((by_content,), sure=True)
+    if states_failure(data):
+        return Kinds((OUTPUT,), sure=True)
+    if not head.strip():
+        return Kinds((hint,), sure=hint in _OFTEN_EMPTY) if hint else Kinds((), sure=False)
+    if hint and not _is_other(hint, head):
+        return Kinds((hint,), sure=False)
+    return Kinds((), sure=False)
+
+
+def _is_log(data: bytes) -> bool:
+    return any(mark in data for mark in _LOG)
+
+
+def _is_test(data: bytes) -> bool:
+    return any(mark in data for mark in _TEST)
+
+
+_PRINTED = (
+    ("log", _is_log),
+    ("test", _is_test),
+    ("diagnostics", lambda data: _DIAGNOSTICS in data),
+)
+
+
+def _by_content(head: bytes, hint: str) -> str:
+    tree = _TREE_LINE.search(head)
+    if tree is not None and hint in _TREE_ITEMS:
+        return hint
+    for item, mark in _MARKS:
+        if mark(head):
+            return hint if _SAME_MARK.get(hint) == item else item
+    if _COUNTER.search(head) is not None:
+        return "counters"
+    if tree is not None and hint not in _LISTED:
+        return next((item for start, item in _TREES if tree[1].startswith(start)), "")
+    if _JOB.search(head) is not None:
+        return "job"
+    if _is_settings(head):
+        return hint if hint in _SETTINGS else "env"
+    return ""
+
+
+def _parts(data: bytes) -> list[tuple[int, str]]:
+    """Where the outputs of different tools begin, as of `nvidia-smi; ibstat; lsmod >node1.txt`."""
+    found = []
+    for item, mark in _MARKS:
+        match = mark(data) if item in _TOOLS else None
+        if match is not None:
+            found.append((data.rfind(b"\n", 0, match.start()) + 1, item))
+    # Lines of two tools are not told apart where both begin at one of them.
+    return sorted({start: (start, item) for start, item in reversed(found)}.values())
+
+
+def _is_settings(head: bytes) -> bool:
+    """Whether most lines are `NAME=value`: an environment, or a file of NCCL's settings."""
+    lines = [line for line in head.split(b"\n") if line.strip() and not line.startswith(b"#")]
+    assigned = sum(1 for line in lines if _ASSIGNED.match(line))
+    return assigned > 0 and 2 * assigned > len(lines)
+
+
+def _is_other(hint: str, head: bytes) -> bool:
+    """Whether a file called `hint` surely is something else: it has not the form of one."""
+    if hint in _TREE_ITEMS:
+        return _PATH_LINE.search(head) is None
+    if hint in _SETTINGS:
+        return True
+    return head.lstrip().startswith(b"<")
+
+
+def _plain(data: bytes) -> bytes:
+    encoding = encoding_of(data[:4])
+    if encoding != "utf-8-sig":
+        return data.decode(encoding, errors="replace").encode(errors="replace")
+    return data[3:] if data.startswith(b"\xef\xbb\xbf") else data
+
+
+def _hint(name: str) -> tuple[str, str]:
+    """The item that a name says, "" for none, and the name's end."""
+    head, dot, tail = name.rpartition(".")
+    stem, end = (head, f".{tail}".lower()) if dot and head else (name, "")
+    stem = _stem(stem)
+    # etc-nccl.conf is as good as etc-nccl-conf.txt.
+    stem = f"{stem}-conf" if end == ".conf" else stem
+    for one in (stem, _READING.sub("", stem)):
+        known = ALIASES.get(one, one)
+        if known in KNOWN:
+            return known, end
+    return named_part(stem)[0], end
+
+
+def _stem(stem: str) -> str:
+    return stem.lower() if stem.lower() in KNOWN else stem.lower().replace("_", "-")
+
+
+_NAMES = sorted({*KNOWN, *ALIASES} - {"env", "system", "net", "cpu", "devices"}, key=len)[::-1]
+_NAMED = re.compile(
+    r"(?:^|(?<=[-._]))(?:" + "|".join(re.escape(one) for one in _NAMES) + r")(?=$|[-._])"
+)
+
+
+def named_part(stem: str) -> tuple[str, str]:
+    """The item that is a part of a name, and the rest: `("dmesg", "node7")` of `node7-dmesg`."""
+    plain = _stem(stem)
+    match = _NAMED.search(plain)
+    if match is None:
+        return "", plain
+    rest = f"{plain[: match.start()].strip('-._')}-{plain[match.end() :].strip('-._')}".strip("-")
+    return ALIASES.get(match[0], match[0]), rest

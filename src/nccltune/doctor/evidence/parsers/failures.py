@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of a log that state a failure outright: of NCCL, CUDA, the driver, PyTorch, launchers.
+
+A line of NCCL at level INFO is left out: NCCL tries things that fail and goes on without them.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MOST = 400
+LONGEST = 300
+# Words that only a line that states a failure holds, by what failed. The words are those of
+# nccl 2.18-2.32 (src/misc/socket.cc, include/checks.h), nccl-tests 2.0-2.17 (src/common.h), CUDA's
+# runtime error strings, nvidia-smi 450-580, PyTorch 1.13-2.9 (ProcessGroupNCCL.cpp), Open MPI 4-5
+# and PRRTE (help-*.txt), Slurm 20-25, Linux' strerror and Kubernetes' reasons of events.
+_WORDS: dict[str, tuple[str, ...]] = {
+    "no_gpu": (
+        "No devices were found",
+        "NVIDIA-SMI has failed",
+        "couldn't communicate with the NVIDIA driver",
+        "Failed to initialize NVML",
+        "Driver/library version mismatch",
+        "nvidia-smi: command not found",
+        "nvidia-smi: not found",
+        "nvidia-smi: No such file",
+        "no CUDA-capable device is detected",
+        "cudaErrorNoDevice",
+        "CUDA_ERROR_NO_DEVICE",
+        "Found no NVIDIA driver",
+        "No CUDA GPUs are available",
+        "libcuda.so.1: cannot open",
+        "libcuda.so: cannot open",
+        "libnvidia-ml.so.1: cannot open",
+        "Failed to find CUDA library",
+        "Failed to open libcuda.so",
+        "could not select device driver",
+        "nvidia-container-cli: initialization error",
+        "failed call to cuInit",
+        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+        "has unsupported driver",
+    ),
+    "no_smi": ("nvidia-smi: is not installed",),
+    "gpu_lost": (
+        "GPU is lost",
+        "fallen off the bus",
+        "Unable to determine the device handle",
+        "cudaErrorDevicesUnavailable",
+        "CUDA_ERROR_DEVICE_UNAVAILABLE",
+        "GPU requires reset",
+    ),
+    "driver_old": (
+        "driver version is insufficient",
+        "cudaErrorInsufficientDriver",
+        "NVIDIA driver on your system is too old",
+        "forward compatibility was attempted",
+        "CUDA_ERROR_COMPAT_NOT_SUPPORTED",
+        "unsatisfied condition: cuda",
+        "unsupported toolchain",
+        "no kernel image is available",
+    ),
+    "xid": ("NVRM: Xid",),
+    "fabric": (
+        "system not yet initialized",
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "cudaErrorSystemNotReady",
+    ),
+    "device": ("invalid device ordinal", "cudaErrorInvalidDevice", "Duplicate GPU detected"),
+    "gpu_fault": (
+        "uncorrectable ECC error",
+        "cudaErrorECCUncorrectable",
+        "CUDA_ERROR_ECC_UNCORRECTABLE",
+        "unspecified launch failure",
+        "illegal memory access",
+        "uncorrectable NVLink error",
+        "cudaErrorNvlinkUncorrectable",
+        "cudaErrorHardwareStackError",
+        "misaligned address",
+    ),
+    "gpu_memory": (
+        "CUDA out of memory",
+        "CUDA error: out of memory",
+        "Cuda failure 'out of memory'",
+        "Cuda failure 2 'out of memory'",
+        "cudaErrorMemoryAllocation",
+        "CUDA_ERROR_OUT_OF_MEMORY",
+        "OutOfMemoryError",
+    ),
+    "shm": (
+        "No space left on device",
+        "insufficient shared memory",
+        "Error while creating shared memory segment",
+        "unable to open shared memory object",
+        "Bus error",
+    ),
+    "watchdog": (
+        "Watchdog caught collective operation timeout",
+        "before timing out",
+        "NCCL operations have failed or timed out",
+        "Timeout at NCCL work",
+        "watchdog got stuck",
+        "watchdog thread terminated with exception",
+        "Timed out waiting",
+        "failed to pass monitoredBarrier",
+        "RendezvousTimeoutError",
+        "client socket has timed out",
+    ),
+    "nccl": (
+        "unhandled cuda error",
+        "unhandled system error",
+        "ncclUnhandledCudaError",
+        "ncclSystemError",
+        "ncclInternalError",
+        "ncclInvalidArgument",
+        "ncclInvalidUsage",
+        "ncclRemoteError",
+        "NCCL failure",
+        "NCCL error",
+        "NCCL Error",
+        "Test CUDA failure",
+        "Test failure",
+        "CUDA failure",
+        "CUDA error",
+        "Cuda failure",
+        "remote process exited or there was a network error",
+        "DistBackendError",
+    ),
+    "wrong": ("Out of bounds values", "exceeded the maximum threshold"),
+    "launcher": (
+        "not enough slots available",
+        "no allocated resources",
+        "requested more processes than",
+        "ORTE was unable",
+        "ORTE has lost communication",
+        "ORTE daemon has unexpectedly failed",
+        "PRTE has lost communication",
+        "PRTE daemon has unexpectedly failed",
+        "mpirun was unable",
+        "prterun was unable",
+        "mpiexec was unable",
+        "mpirun noticed that process",
+        "prterun noticed that process",
+        "mpiexec noticed that process",
+        "Primary job  terminated",
+        "exited on signal",
+        "MPI_ABORT was invoked",
+        "MPI_Init failed",
+        "MPI_INIT failed",
+        "srun: error:",
+        "slurmstepd: error:",
+        "sbatch: error:",
+        "salloc: error:",
+        "DUE TO TIME LIMIT",
+        "DUE TO NODE FAIL",
+        "DUE TO PREEMPTION",
+        "BAD TERMINATION OF ONE OF YOUR APPLICATION",
+        "error waiting for event",
+        "Host key verification failed",
+        "Permission denied (publickey",
+        "Could not resolve hostname",
+        "ssh: connect to host",
+        "error while loading shared libraries",
+        "cannot open shared object file",
+        "command not found",
+        "ChildFailedError",
+        "SignalException",
+        "CrashLoopBackOff",
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "FailedScheduling",
+        "Insufficient nvidia.com/gpu",
+        "BackoffLimitExceeded",
+    ),
+    "died": (
+        "Segmentation fault",
+        "SIGSEGV",
+        "SIGBUS",
+        "Out of memory: Killed process",
+        "out-of-memory handler",
+        "oom-kill",
+        "oom_kill",
+        "OOM Killed",
+        "OOMKilled",
+        "Cannot allocate memory",
+        "Too many open files",
+        "Resource temporarily unavailable",
+        "core dumped",
+        "terminate called after throwing",
+        "*** Process received signal ***",
+        "stack smashing detected",
+        "Fatal Python error",
+    ),
+    "network": (
+        "Connection refused",
+        "Connection timed out",
+        "Connection reset by peer",
+        "Connection closed by remote peer",
+        "No route to host",
+        "Network is unreachable",
+        "Address already in use",
+        "Transport endpoint is not connected",
+        "no socket interface found",
+        "No socket interface found",
+        "Temporary failure in name resolution",
+        "Name or service not known",
+    ),
+}
+_KIND = {word: kind for kind, words in _WORDS.items() for word in words}
+_RANKS = {kind: number for number, kind in enumerate(_WORDS)}
+_BYTES = tuple(word.encode() for word in _KIND)
+_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+# Failures that somebody only speaks of: help texts, options, echoed code.
+_QUOTED = re.compile(r"^\s*(?://|echo |if |elif |except |raise |print\(|logger\.)")
+_INFO = "NCCL INFO"
+# Words that also stand in lines that state success.
+_ALSO_FINE = re.compile(r"Out of bounds values\s*:\s*\d+ OK")
+
+
+class Failure(NamedTuple):
+    """A line that states a failure, where it first stood, how often lines like it came."""
+
+    kind: str
+    text: str
+    line: int
+    times: int
+
+
+def states_failure(data: bytes) -> bool:
+    """Return whether some line of a text states a failure."""
+    return any(word in data for word in _BYTES)
+
+
+def parse_failures(text: str) -> tuple[Failure, ...]:
+    """Return the lines that state a failure, of lines alike but for numbers the first."""
+    if _INFO in text:
+        text = "\n".join("" if _INFO in line else line for line in text.split("\n"))
+    at: dict[int, str] = {}
+    for word, kind in _KIND.items():
+        for start in _starts(text, word):
+            # A line may state several things: the cause, which comes first in the table, counts.
+            if start not in at or _RANKS[kind] < _RANKS[at[start]]:
+                at[start] = kind
+    found: dict[tuple[str, str], Failure] = {}
+    number, before = 1, 0
+    for start in sorted(at):
+        number += text.count("\n", before, start)
+        before = start
+        end = text.find("\n", start)
+        line = text[start : end if end >= 0 else len(text)][: 4 * LONGEST].strip()
+        if _QUOTED.match(line) or _ALSO_FINE.search(line):
+            continue
+        key = at[start], _NUMBERS.sub("#", line)
+        known = found.get(key)
+        if known is not None:
+            found[key] = known._replace(times=known.times + 1)
+        elif len(found) < MOST:
+            found[key] = Failure(at[start], line[:LONGEST], number, 1)
+    return tuple(found.values())
+
+
+# A row of nccl-tests: size, elements and what else there is, then time, algbw, busbw and wrong
+# elements out of place and in place.
+_FIGURES = r"[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+[\d.]+(?:e[+-]?\d+)?\s+"
+_ROW = re.compile(
+    rf"^(?:[^\n#]{{0,80}}?\s)?(?P<bytes>\d{{1,15}})\s+\d+\s+[a-z]\w*\s[^\n]{{0,40}}?{_FIGURES}"
+    rf"(?P<out>\d+|N/A)\s+{_FIGURES}(?P<in>\d+|N/A)[ \t]*$",
+    re.M,
+)
+
+
+_JSON_WRONG = re.compile(r'"nwrong"\s*:\s*"?(\d{1,15})')
+
+
+def has_rows(text: str) -> bool:
+    """Return whether a text holds a row of a table of nccl-tests."""
+    return "#wrong" in text and _ROW.search(text) is not None
+
+
+def wrong_rows(text: str) -> tuple[Failure, ...]:
+    """Return the rows of a table of nccl-tests that count wrong elements (`#wrong`), as one."""
+    if "#wrong" not in text:
+        counts = [match for match in _JSON_WRONG.finditer(text) if match[1].strip("0")]
+        if not counts:
+            return ()
+        line = text.count("\n", 0, counts[0].start()) + 1
+        return (Failure("wrong", f"{counts[0][1]} wrong elements", line, len(counts)),)
+    found = [
+        row for row in _ROW.finditer(text) if row["out"].strip("0N/A") or row["in"].strip("0N/A")
+    ]
+    if not found:
+        return ()
+    first = found[0]
+    both = f"{first['out']} wrong elements out of place, {first['in']} in place"
+    words = f"{first['bytes']} bytes: {both}"
+    return (Failure("wrong", words, text.count("\n", 0, first.start()) + 1, len(found)),)
+
+
+def _starts(text: str, word: str) -> Iterator[int]:
+    """Where the lines begin that hold `word`."""
+    at = text.find(word)
+    while at >= 0:
+        yield text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        if end < 0:
+            return
+        at = text.find(word, end)

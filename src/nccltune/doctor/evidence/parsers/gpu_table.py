@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPUs in what `nvidia-smi` and `nvidia-smi -L` print for people (drivers 390 to 580)."""
+
+import re
+
+from nccltune.doctor.evidence.parsers.text import lines_of
+
+_DRIVER = re.compile(r"Driver Version: (?P<driver>\d[\d.]{0,20})")
+_FIRST = re.compile(
+    r"^\|\s+(?P<index>\d{1,3})\s+(?P<name>\S.*?)\s+(?P<persistence>On|Off|ERR!|N/A)\s*\|"
+    r"\s+(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s[^|]*\|"
+    r"\s*(?P<ecc>\S+)\s*\|\s*$"
+)
+_SECOND = re.compile(
+    r"^\|\s*\S+\s+(?P<temperature>\d{1,3})C\s+P\d[^|]*\|[^|/]*/\s*(?P<memory>\d{1,9}MiB)\s*\|"
+    r"\s*(?P<busy>\d{1,3})%"
+)
+_MIG = re.compile(r"^\|[\s|]*(?P<mig>Enabled|Disabled|N/A)\s*\|\s*$")
+_LISTED = re.compile(r"^GPU (?P<index>\d{1,3}): (?P<name>\S.*?) \(UUID: ")
+
+
+def parse_gpu_table(text: str) -> dict[int, tuple[int, dict[str, str]]]:
+    """Return by GPU its line and its fields, called as in `nvidia-smi --query-gpu`.
+
+    Empty where the text is no such table or list.
+    """
+    found: dict[int, tuple[int, dict[str, str]]] = {}
+    driver = _DRIVER.search(text)
+    current: dict[str, str] = {}
+    for number, line in lines_of(text):
+        if (match := _FIRST.match(line)) is not None:
+            current = {
+                "name": match["name"],
+                "pci.bus_id": match["bus"],
+                "persistence_mode": {"On": "Enabled", "Off": "Disabled"}.get(
+                    match["persistence"], ""
+                ),
+                "ecc.errors.uncorrected.volatile.total": match["ecc"],
+                "driver_version": driver["driver"] if driver is not None else "",
+            }
+            found[int(match["index"])] = (number, current)
+        elif current and (match := _SECOND.match(line)) is not None:
+            current["temperature.gpu"] = match["temperature"]
+            current["memory.total"] = match["memory"]
+            current["utilization.gpu"] = match["busy"]
+        elif current and (match := _MIG.match(line)) is not None:
+            current["mig.mode.current"] = match["mig"]
+        elif (match := _LISTED.match(line)) is not None:
+            found[int(match["index"])] = (number, {"name": match["name"]})
+    return found

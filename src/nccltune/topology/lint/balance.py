@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where GPUs and NICs are placed badly: no NIC near, shared uplinks, slots that are too narrow."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nccltune.model.scale import count
+from nccltune.model.topology import Dialect, Pci, Topology
+from nccltune.topology import bandwidth
+from nccltune.topology.classify import Device, broadcom_level, device_of
+from nccltune.topology.fill_in import filled, leaves_nvlink_out, nvlink_is_open
+from nccltune.topology.gpu_models import model_of
+from nccltune.topology.lint.issue import Issue, Placed, Severity, about, few, gpus, placed
+from nccltune.topology.lint.links import is_virtual
+
+_WIRE = 60 / 80 / (8 * 128 / 130 / 8)
+"""What NCCL books of a PCIe link's wire speed: 0.75 of 0.985 GB/s for a lane of Gen3."""
+_HEADROOM = 0.95
+_BELOW_PORT, _SAME_CPU, _OTHER_CPU = range(3)
+
+
+def check_balance(topology: Topology) -> Iterator[Issue]:
+    """All rules about how GPUs and NICs share a machine."""
+    every = list(placed(topology))
+    named = bool(gpus(topology))
+    kinds = {id(one.device): device_of(one.device, named) for one in every}
+    held = [one for one in every if kinds[id(one.device)] is Device.GPU]
+    nics = [one for one in every if kinds[id(one.device)] is Device.NIC]
+    whole = filled(topology)
+    joined = any(gpu.nvlinks for _, gpu in gpus(whole)) or leaves_nvlink_out(whole)
+    if topology.dialect is not Dialect.SYSFS:
+        # sysfs lists every NIC, those for management too.
+        yield from _far(topology, held, nics, joined=joined)
+    yield from _shared(topology, every, held, joined=joined)
+    yield from _slots(topology, nics)
+    yield from _uneven(topology, held)
+    yield from _nvlink(topology, held)
+
+
+def _far(
+    topology: Topology, held: list[Placed], nics: list[Placed], *, joined: bool
+) -> Iterator[Issue]:
+    """GPUs that are farther from the next NIC than their peers."""
+    if not nics or any(one.device.switch_links for one in placed(topology)):
+        return
+    if any(gpu.c2c for _, gpu in gpus(topology)):
+        return
+    near = {id(one.device): min(_distance(one, nic) for nic in nics) for one in held}
+    best = min(near.values(), default=_BELOW_PORT)
+    across = [one for one in held if near[id(one.device)] == _OTHER_CPU > best]
+    cpus = few(dict.fromkeys(str(one.cpu.numa) for one in across))
+    where = few(dict.fromkeys(nic.device.bus_id for nic in nics))
+    through_peer = "; GPUs with NVLink to one beside the NIC send through it (PXN)"
+    yield from about(
+        topology, Severity.WARNING, "nic-other-cpu", (one.device for one in across),
+        f"{{}}: GPUs of CPU {cpus}, which has no NIC; their way to {where} crosses the link "
+        f"between CPUs, without GPUDirect RDMA{through_peer if joined else ''}",
+        "move a NIC to each CPU that has GPUs, or run on the GPUs beside the NIC",
+    )  # fmt: skip
+    through = [one for one in held if near[id(one.device)] == _SAME_CPU > best]
+    yield from about(
+        topology, Severity.NOTE if joined else Severity.WARNING, "nic-other-switch",
+        (one.device for one in through),
+        "{}: GPUs that reach a NIC through the CPU only, where their peers have one on their "
+        f"switch{through_peer if joined else ''}",
+        "move a NIC below each switch that has GPUs",
+    )  # fmt: skip
+
+
+def _distance(one: Placed, other: Placed) -> int:
+    if one.cpu is not other.cpu:
+        return _OTHER_CPU
+    ports = [(each.above[0] if each.above else each.device) for each in (one, other)]
+    return _BELOW_PORT if ports[0] is ports[1] else _SAME_CPU
+
+
+def _shared(
+    topology: Topology, every: list[Placed], held: list[Placed], *, joined: bool
+) -> Iterator[Issue]:
+    """Uplinks that carry less than a device below them can, or less than all GPUs below them
+    together where these have to cross it: other GPUs are elsewhere, and no NVLink joins them."""
+    narrow: list[tuple[Pci, str]] = []
+    crowded: list[tuple[Pci, str]] = []
+    for one in every:
+        up = bandwidth.pci(one.device)
+        below = [gpu for gpu in held if any(device is one.device for device in gpu.above)]
+        links = [bandwidth.pci(child) for child in one.device.children]
+        known = [link.gb_per_s for link in links if link.sure]
+        if one.device.speed is None or not up.sure or not known:
+            continue
+        if is_virtual(one.device) or _is_lower_level(one):
+            continue
+        total = sum(bandwidth.pci(gpu.device).gb_per_s for gpu in below)
+        what = f"{count(len(below), 'GPU')} with {total:g} GB/s in all share" if below else "has"
+        if up.gb_per_s < max(known):
+            words = f"{what} an uplink of {up.gb_per_s:g} GB/s ({up.how}), less than one device's"
+            narrow.append((one.device, f"{words} {max(known):g}"))
+        elif len(below) > 1 and total > up.gb_per_s and len(below) < len(held) and not joined:
+            crowded.append((one.device, f"{what} an uplink of {up.gb_per_s:g} GB/s ({up.how})"))
+    for device, words in narrow:
+        yield from about(
+            topology, Severity.WARNING, "narrow-switch", [device], f"{{}}: {words}",
+            "check the slot (lspci -vv: LnkSta against LnkCap); in a virtual machine write the "
+            "tree of the host",
+        )  # fmt: skip
+    # Switches that are built alike say the same.
+    for words in dict.fromkeys(words for _, words in crowded):
+        yield from about(
+            topology, Severity.NOTE, "shared-uplink",
+            (device for device, told in crowded if told == words), f"{{}}: {words}",
+            "traffic to GPUs elsewhere shares it; GPUs of one switch reach each other without it",
+        )  # fmt: skip
+
+
+def _is_lower_level(one: Placed) -> bool:
+    """Whether a bridge is the lower half of a Broadcom switch: inside a chip nothing is narrow."""
+    generation = broadcom_level(one.above[-1], 0) if one.above else 0
+    return generation > 0 and broadcom_level(one.device, 1) == generation
+
+
+def _slots(topology: Topology, nics: list[Placed]) -> Iterator[Issue]:
+    """NICs whose ports are faster than their PCIe link."""
+    for one in nics:
+        link = bandwidth.pci(one.device)
+        speeds = [net.mbit_per_s for net in one.device.nets if (net.mbit_per_s or 0) > 0]
+        ports = [speed / 8000.0 for speed in speeds if speed is not None]
+        wire = link.gb_per_s / _WIRE * _HEADROOM
+        if not link.sure or sum(ports) <= wire:
+            continue
+        alone = max(ports) > wire
+        names = few(net.name or "?" for net in one.device.nets)
+        yield from about(
+            topology, Severity.WARNING if alone else Severity.NOTE, "nic-slot", [one.device],
+            f"{{}}: {names} with {sum(ports) * 8:g} Gbit/s in a slot of {link.how}, which carries "
+            f"{link.gb_per_s / _WIRE * 8:.0f}",
+            "move the NIC to a slot of its own generation and width (lspci -vv: LnkSta, LnkCap)",
+        )  # fmt: skip
+
+
+def _uneven(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
+    """CPUs with different numbers of GPUs."""
+    numbers = Counter(str(one.cpu.numa) for one in held)
+    if len(set(numbers.values())) > 1:
+        words = ", ".join(f"CPU {numa} has {number}" for numa, number in numbers.items())
+        yield Issue(
+            severity=Severity.NOTE, id="gpus-uneven", source=topology.source,
+            message=f"GPUs are not spread evenly: {words}",
+            hint="right for a job on some of the GPUs; else look for one that is missing",
+        )  # fmt: skip
+
+
+def _nvlink(topology: Topology, held: list[Placed]) -> Iterator[Issue]:
+    """NVLink that a file leaves out, and that a dump of GPUs with NVLink does not have."""
+    if len(held) < 2:
+        return
+    if nvlink_is_open(filled(topology)):
+        yield Issue(
+            severity=Severity.NOTE, id="nvlink-detected", source=topology.source,
+            message="leaves NVLink to detection: NCCL asks the machine, and this file cannot say",
+            hint="for figures have NCCL write the whole machine: NCCL_TOPO_DUMP_FILE",
+        )  # fmt: skip
+        return
+    if any(gpu.nvlinks for _, gpu in gpus(topology)):
+        return
+    models = [(one.device, model_of(one.device)) for one in held]
+    without = [
+        (device, model) for device, model in models if model and model.nvlink in ("switch", "cube")
+    ]
+    yield from about(
+        topology, Severity.WARNING, "nvlink-absent", (device for device, _ in without),
+        f"{{}}: {without[0][1].name if without else ''} without any NVLink: NCCL uses PCIe alone",
+        "check nvidia-smi nvlink -s and the fabric manager, then dump again",
+    )  # fmt: skip

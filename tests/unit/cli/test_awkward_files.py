@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No verb ends in a traceback for a file that is not what it asks for."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from nccltune.cli import cli, run
+
+_NEEDED = {
+    "sweep": ["-o", "{out}", "--gpus", "2"],
+    "auto": ["-o", "{out}"],
+    "import": ["-o", "{out}"],
+    "try": ["NCCL_ALGO=Ring", "-o", "{out}"],
+    "launch": ["--render"],
+    "topo write": ["-o", "{out}"],
+}
+"""Words that a verb needs beside the one that is tried."""
+_PROBED = ("auto", "sweep", "verify", "try", "calibrate")
+"""Verbs that run programs: only options that are read before anything starts are tried."""
+_SAFE = {"replay", "study", "weights", "studies", "topology"}
+
+
+def _commands(
+    command: click.Command, path: tuple[str, ...], context: click.Context
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from _commands(inner, (*path, name), click.Context(inner, parent=context))
+
+
+def _takes_path(parameter: click.Parameter) -> bool:
+    metavar = parameter.metavar or ""
+    words = ("FILE", "STUDY", "FOLDER", "JOB.toml", "DIR")
+    return isinstance(parameter.type, click.Path) or any(word in metavar for word in words)
+
+
+def _cases() -> list[tuple[tuple[str, ...], str, str]]:
+    found = []
+    for verb, command in _commands(cli, (), click.Context(cli)):
+        for parameter in command.params:
+            if not _takes_path(parameter) and parameter.name not in ("files", "what"):
+                continue
+            if verb[0] in _PROBED and parameter.name not in _SAFE:
+                continue
+            option = parameter.opts[-1] if isinstance(parameter, click.Option) else ""
+            found.append((verb, option, str(parameter.name)))
+    return found
+
+
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _binary(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 16)
+
+
+def _latin(path: Path) -> None:
+    path.write_bytes("größe,gewicht\n8,1\n".encode("latin-1") * 20)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _unreadable(path: Path) -> None:
+    # Root reads every file; a link to itself nobody can open.
+    path.symlink_to(path)
+
+
+def _absent(path: Path) -> None:
+    assert not path.exists()
+
+
+def _json(path: Path) -> None:
+    path.write_text('{"schema_version": 1, "name": [null, {}]}\n')
+
+
+def _deep(path: Path) -> None:
+    path.write_text("[" * 20_000)
+
+
+KINDS: list[Callable[[Path], None]] = [
+    _directory, _binary, _latin, _empty, _unreadable, _absent, _json, _deep,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda kind: kind.__name__.strip("_"))
+@pytest.mark.parametrize(
+    ("verb", "option", "name"),
+    _cases(),
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_a_file_of_another_kind_is_an_error_and_no_bug(
+    verb: tuple[str, ...],
+    option: str,
+    name: str,
+    make: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert name
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.devnull)
+    suffixes = ["", ".toml"] if verb == ("launch",) else ["", ".xml", ".conf"]
+    for number, suffix in enumerate(suffixes):
+        path = tmp_path / f"input{number}{suffix}"
+        make(path)
+        words = [*verb, *([option] if option else []), str(path)]
+        out = str(tmp_path / f"out{number}")
+        words += [word.format(out=out) for word in _NEEDED.get(" ".join(verb), [])]
+        code = run(words)
+        shown = capsys.readouterr()
+        assert code in (0, 1, 2, 3), shown.err
+        assert "Traceback" not in shown.err
+        assert "codec" not in shown.err

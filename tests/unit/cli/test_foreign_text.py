@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names, settings and lines of other people's files come out as they are: no markup, no names of
+emoji, and nothing of them steers the terminal."""
+
+import ast
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.table import Table
+
+import nccltune
+from nccltune.cli import output, run
+from nccltune.cli.output import error_lines, hanging, harmless, styled
+from nccltune.model.platform import Platform
+from nccltune.model.study import Study
+from tests.unit.builders import measure, sizes
+from tests.unit.cli.test_topo import MATRIX
+from tests.unit.doctor.evidence.test_files_of_people import TEST
+from tests.unit.topology.samples import FOLDER
+
+# A file may be called so: none of these has a slash.
+NAME = "[bold]a [red]x :ab: 0000:ab:00.0 [link=x]y \\[dim]"
+NASTY = f"{NAME} [/] [/bold] [/red] \\"
+STEERING = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202eabc \x08"
+SOURCES = Path(nccltune.__file__).parent
+_OURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def terminal(width: int = 400) -> tuple[Console, io.StringIO]:
+    """A console that believes in a terminal with colours, and what was written to it."""
+    file = io.StringIO()
+    made = output._console(file=file, force_terminal=True, color_system="truecolor", width=width)
+    return made, file
+
+
+def shown(file: io.StringIO) -> str:
+    """What a terminal shows: our own colours taken away."""
+    return _OURS.sub("", file.getvalue())
+
+
+def ways(text: str) -> list[Callable[[Console], None]]:
+    """The ways in which a verb prints a text."""
+
+    def in_a_table(out: Console) -> None:
+        made = Table(box=None, header_style="dim", title=text)
+        made.add_column(text, no_wrap=True)
+        made.add_row(text)
+        made.add_row(styled((text, "green")))
+        out.print(made)
+
+    return [
+        lambda out: out.print(text),
+        lambda out: out.print(text, style="dim", soft_wrap=True),
+        lambda out: out.print(text, markup=None, emoji=None),
+        lambda out: out.print(styled(("lead", "bold"), "  ", text)),
+        lambda out: out.print(styled((text, "red"))),
+        lambda out: hanging(out, ("lead  ", "yellow"), 6, text, "dim"),
+        in_a_table,
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(ways(""))))
+def test_text_is_text(number: int) -> None:
+    out, file = terminal()
+    ways(NASTY)[number](out)
+    assert NASTY in shown(file)
+
+
+@given(st.text(st.sampled_from("[]/\\:ab red=.0#{}😀é"), max_size=60))
+def test_any_text_is_text(text: str) -> None:
+    out, file = terminal()
+    out.print(styled("<", text, ">"), soft_wrap=True)
+    out.print(f"<{text}>", soft_wrap=True)
+    assert shown(file) == 2 * f"<{text}>\n"
+
+
+@pytest.mark.parametrize("number", range(len(ways(""))))
+def test_nothing_steers_the_terminal(number: int) -> None:
+    out, file = terminal()
+    ways(f"a {STEERING} z")[number](out)
+    written = shown(file)
+    assert not set("\x1b\x07\x08\x9b\u202e") & set(written)
+    assert "\\x1b[31mred" in written
+
+
+def test_a_status_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, file = terminal()
+    with out.status(styled(NASTY)) as live:
+        live.update(styled(f"now {NASTY}"))
+    assert f"now {NASTY}" in shown(file)
+
+
+def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = error_lines(f"{NASTY} {STEERING}", f"{NASTY} {STEERING}")
+    assert lines.count(NASTY) == 2
+    assert not set("\x1b\x07\x08\x9b\u202e") & set(lines)
+    assert harmless("tabs\tand\nlines stay") == "tabs\tand\nlines stay"
+    assert run(["analyze", f"{NAME}\x1b[31m"]) == 2
+    assert f"{NAME}\\x1b[31m" in capsys.readouterr().err
+
+
+def test_a_shell_gets_every_byte(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.write_exact("a\x1b[0mb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    output.write_exact("a\x1b[0mb")
+    assert capsys.readouterr().out == "a\x1b[0mba\\x1b[0mb"
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], *words: str | Path, codes: tuple[int, ...] = (0, 1)
+) -> str:
+    """Everything that a verb prints, in one line."""
+    assert run([str(word) for word in words]) in codes
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    made = Study.create(tmp_path / NAME)
+    made.append_samples(
+        measure(sizes(1 << 10, 1 << 20), lambda _: {"default": 100.0, "tree/ll": 50.0})
+    )
+    settings = {"NCCL_DEBUG": NASTY}
+    made.write_json(made.platform_path, Platform(name=NASTY, gpu=NASTY, settings=settings))
+    return made
+
+
+def test_a_study(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
+    assert NASTY in printed(capsys, "analyze", study.path)
+    assert NAME in printed(capsys, "tune", study.path)
+    assert NAME in printed(capsys, "lint", study.path)
+    assert NAME in printed(capsys, "explain", study.path)
+    assert NAME in printed(capsys, "report", study.path)
+    # The report wraps its lines, which parts of the name may end.
+    words = " ".join(printed(capsys, "report", "--terminal", study.path).split())
+    assert "[bold]a [red]x :ab: 0000:ab:00.0" in words
+    assert NAME in printed(capsys, "env", study.path)
+
+
+def test_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{NAME}.conf"
+    path.write_text(f"allreduce,0,1,{NASTY},ll,-1,-1,-1,-1,-1\n")
+    found = printed(capsys, "lint", path)
+    assert NAME in found
+    assert f"{path}:1: " in found
+    scale = ("--nodes", "1", "--ranks", "2")
+    assert NAME in printed(capsys, "explain", path, *scale, codes=(0, 1, 2))
+
+
+def test_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, cut, other = (tmp_path / f"all_reduce {NAME}{end}" for end in (".txt", "-cut.txt", ".md"))
+    good.write_text(TEST)
+    cut.write_text(TEST.replace(" 100.0 ", " [red]x ", 1))
+    other.write_text("no measurements\n")
+    found = printed(capsys, "import", good, cut, other, "-o", tmp_path / "study", codes=(0, 1, 2))
+    assert f"all_reduce {NAME}.md" in found
+    assert f"all_reduce {NAME}-cut.txt" in found
+
+
+def test_topologies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (FOLDER / "virtual-switches.xml").read_text()
+    path = tmp_path / f"{NAME}.xml"
+    path.write_text(re.sub(r'name="[^"]*"', f'name="{NAME}"', text))
+    assert path.read_text() != text
+    for verb in ("show", "lint", "what-if"):
+        found = printed(capsys, "topo", verb, path, codes=(0, 1, 2))
+        assert NAME in found, verb
+    matrix = tmp_path / f"{NAME}.txt"
+    matrix.write_text(MATRIX.replace("mlx5_0", "[bold]m:ab:"))
+    assert "[bold]m:ab:" in printed(capsys, "topo", "show", matrix)
+
+
+def test_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"srun -N 2 --ntasks-per-node=8 '{NASTY}' -g 4 -x 'NCCL_ALGO={NASTY}'"
+    assert "[red]x :ab: 0000:ab:00.0" in printed(capsys, "lint-launch", command, codes=(0, 1, 2))
+    job = tmp_path / "job.toml"
+    job.write_text(f'program = ["./a", {NAME!r}]\n[environment]\nNCCL_DEBUG_FILE = {NAME!r}\n')
+    words = ["launch", job, "--launcher", "slurm:23.02", "--render", "--nodes", "1"]
+    assert "[red]x :ab: 0000:ab:00.0" in printed(
+        capsys, *words, "--gpus-per-node", "4", codes=(0, 1, 2)
+    )
+
+
+def test_the_doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for node in (f"1 {NAME}", f"2 {NAME}"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / f"{NAME}.log").write_text(
+            "h:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
+            f"h:1:1 [0] NCCL WARN {NASTY} {STEERING}\n"
+            f"h:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1{NASTY}.\n"
+        )
+        (tmp_path / node / f"{NAME}.md").write_text("roses\n")
+        (tmp_path / node / "nvidia-smi.txt").write_text(
+            f"index, name\n0, {NAME if node[0] == '1' else 'B'}\n"
+        )
+    for words in ((), ("--all",)):
+        found = printed(capsys, "doctor", tmp_path, *words)
+        assert f"{NAME}.md: its kind is not recognised" in found
+        assert f"NCCL_P2P_DISABLE=1{NASTY}" in found
+        assert NASTY in found
+        assert f"1 x {NAME}" in found
+        assert not set("\x1b\x07\x08\x9b\u202e") & set(found)
+
+
+def test_nobody_makes_markup() -> None:
+    """No module of the screens parses markup, has tags in a text, or makes its own console."""
+    bad = []
+    for path in [*(SOURCES / "cli").rglob("*.py"), *(SOURCES / "report").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            where = f"{path.relative_to(SOURCES)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.ImportFrom) and node.module == "rich.markup":
+                bad.append(f"{where}: imports rich.markup")
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if re.search(r"\[/(?:bold|dim|red|green|yellow|cyan|magenta|)?\]|\[/$", node.value):
+                    bad.append(f"{where}: has a tag: use styled()")
+            elif isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name == "Console" or name == "from_markup":
+                    bad.append(f"{where}: calls {name}: use nccltune.cli.output")
+    assert bad == []

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help without words, hints that name the nearest valid word, and rendering without a launcher."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.examples import examples
+
+Output = pytest.CaptureFixture[str]
+PROGRAM = ["--", "all_reduce_perf", "-b", "8", "-e", "1G", "-f", "2"]
+
+
+@pytest.mark.parametrize("words", [[], ["topo"]])
+def test_a_group_alone_prints_its_help(words: list[str], capsys: Output) -> None:
+    assert run(words) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Usage: nccltune")
+    assert "Verbs:" in shown.out
+    assert shown.err == ""
+
+
+def test_a_recording_that_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["demo", "--recording", "h200x4-1-nodes"]) == 2
+    assert "did you mean 'h200x4-1-node'?" in capsys.readouterr().err
+    assert run(["auto", "--replay", "nosuch", "-o", "study"]) == 2
+    shown = capsys.readouterr().err
+    assert all(name in shown for name in examples())
+    assert run(["auto", "--replay", "studies/nosuch", "-o", "study"]) == 2
+    assert "no such study" in capsys.readouterr().err
+
+
+def test_a_rule_that_is_not_known_lists_few(capsys: Output) -> None:
+    assert run(["doctor", "--rule", "gdr"]) == 2
+    shown = capsys.readouterr().err
+    assert "gdr-read" in shown
+    assert len(shown) < 300
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('progam = ["all_reduce_perf"]', "did you mean 'program'?"),
+        ('program = ["all_reduce_perf"]\nnode = 2', "did you mean 'nodes'?"),
+        ('program = ["a"]\n[slurm]\npartiton = "x"', "did you mean 'partition'?"),
+    ],
+)
+def test_a_key_of_a_job_file_that_is_misspelt(
+    tmp_path: Path, capsys: Output, text: str, said: str
+) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    assert run(["launch", str(path), "--render"]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert str(path) in shown
+
+
+@pytest.mark.parametrize("data", [bytes(range(128, 256)) * 8, b"\x89PNG\r\n\x1a\n\xff\xfe\xc3(abc"])
+def test_binary_files_are_called_so(tmp_path: Path, capsys: Output, data: bytes) -> None:
+    path = tmp_path / "file.xml"
+    path.write_bytes(data)
+    assert run(["topo", "show", str(path)]) == 2
+    assert "is a binary file" in capsys.readouterr().err
+    study = str(examples()["h200x4-1-node"])
+    assert run(["tune", study, "--weights", str(path), "-o", str(tmp_path / "conf")]) == 2
+    assert "is a binary file" in capsys.readouterr().err
+
+
+def test_weights_of_another_encoding(tmp_path: Path, capsys: Output) -> None:
+    path = tmp_path / "weights.csv"
+    path.write_bytes(b"bytes,weight\n8,1 # gr\xf6\xdfe\n")
+    study = str(examples()["h200x4-1-node"])
+    assert run(["tune", study, "--weights", str(path), "-o", str(tmp_path / "conf")]) == 2
+    assert f"{path}:2: is not UTF-8 text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("launcher", [[], ["--launcher", "openmpi"], ["--launcher", "hydra"]])
+def test_rendering_needs_no_launcher(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output, launcher: list[str]
+) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    assert run(["launch", "--render", *launcher, "--nodes", "2", *PROGRAM]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(("mpirun", "mpiexec.hydra"))
+    assert "2 nodes and no hosts" in shown.err
+    assert ("no launcher is installed" in shown.err) is (not launcher)
+
+
+def test_rendering_with_hosts_has_no_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    words = ["launch", "--render", "--launcher", "openmpi", "--hosts", "a,b", *PROGRAM]
+    assert run(words) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_starting_needs_a_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.devnull)
+    assert run(["launch", "--nodes", "2", *PROGRAM]) == 3
+    assert "no launcher here" in capsys.readouterr().err

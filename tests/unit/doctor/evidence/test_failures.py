@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a log, a tool or the kernel states as failed becomes a record, with its line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.evidence.collect import folder_facts
+from nccltune.doctor.evidence.parsers.failures import parse_failures, wrong_rows
+from nccltune.doctor.evidence.parsers.gpu_query import parse_gpu_query
+from nccltune.doctor.evidence.parsers.kernel_log import failure_kinds
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import put
+from tests.unit.doctor.evidence.test_files_of_people import TEST
+from tests.unit.formats.test_nccl_tests_json import made
+
+LINES = [
+    ("no_gpu", "No devices were found"),
+    ("no_gpu", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
+    ("no_gpu", "/bin/sh: 1: nvidia-smi: not found"),
+    ("no_gpu", "Failed to initialize NVML: Driver/library version mismatch"),
+    ("no_gpu", "ImportError: libcuda.so.1: cannot open shared object file: No such file"),
+    ("no_gpu", "RuntimeError: Found no NVIDIA driver on your system."),
+    ("no_gpu", "h1: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'"),
+    ("gpu_lost", "Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
+    (
+        "driver_old",
+        "h1: Test CUDA failure common.cu:892 "
+        "'CUDA driver version is insufficient for CUDA runtime version'",
+    ),
+    ("fabric", "CUDA error: system not yet initialized"),
+    ("device", "[1,3]<stderr>:h1: Test CUDA failure common.cu:1007 'invalid device ordinal'"),
+    ("gpu_fault", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    ("gpu_memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+    ("shm", "OSError: [Errno 28] No space left on device: '/dev/shm/nccl-1'"),
+    ("shm", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode"),
+    ("watchdog", "[E ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation "
+     "timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE) ran for 600000 milliseconds"),
+    ("nccl", "h1: Test NCCL failure common.cu:961 'unhandled system error' / 'x'"),
+    ("nccl", "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2251"),
+    ("wrong", "# Out of bounds values : 4 FAILED"),
+    ("launcher", "There are not enough slots available in the system to satisfy the 16"),
+    ("launcher", "srun: error: h2: task 9: Exited with exit code 3"),
+    ("launcher", "./all_reduce_perf: error while loading shared libraries: libmpi.so.40"),
+    ("launcher", "Host key verification failed."),
+    ("launcher", "Warning  FailedScheduling  0/8 nodes are available"),
+    ("died", "[h1:100] *** Process received signal ***"),
+    ("died", "slurmstepd: warning: Detected 1 oom_kill event in StepId=7.0."),
+    ("network", "socket.gaierror: [Errno -3] Temporary failure in name resolution"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "line"), LINES)
+def test_a_line_that_states_a_failure(kind: str, line: str) -> None:
+    text = f"step 1\nstep 2\n{line}\nstep 3\n"
+    assert [(one.kind, one.text, one.line) for one in parse_failures(text)] == [(kind, line, 3)]
+
+
+def test_lines_that_state_none() -> None:
+    fine = (
+        "# Out of bounds values : 0 OK\n"
+        "h1:1:1 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object file\n"
+        "h1:1:1 [0] NCCL INFO Call to connect returned Connection refused, retrying\n"
+        "echo 'command not found'\n"
+        "loss 0.1 error 0.0\n"
+    )
+    assert parse_failures(fine) == ()
+
+
+def test_lines_alike_but_for_numbers_are_one() -> None:
+    text = "".join(f"srun: error: h{n}: task {n}: Exited with exit code 1\n" for n in range(64))
+    (one,) = parse_failures(text)
+    assert (one.line, one.times) == (1, 64)
+
+
+def test_hostile_texts_end_soon() -> None:
+    assert parse_failures("No devices were found" * 20_000)[0].kind == "no_gpu"
+    assert len(parse_failures("\n".join(f"srun: error: {'x' * n}" for n in range(3000)))) == 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("10.49      0    100.0   10.49   10.49      0", "10.49      0  100.0  10.49  10.49   96"),
+        ("10.49      0    100.0   10.49   10.49      0", "10.49     96  100.0  10.49  10.49  N/A"),
+    ],
+)
+def test_wrong_elements(old: str, new: str, tmp_path: Path) -> None:
+    text = TEST.replace(old, new, 1).replace(": 0 OK", ": 4 FAILED")
+    (row,) = wrong_rows(text)
+    assert (row.text[:13], row.line) == ("1048576 bytes", 10)
+    assert "96" in row.text
+    put(tmp_path, "n1/job.out", "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()))
+    (facts,) = folder_facts(tmp_path)
+    assert [one["kind"] for one in facts.value("failures")] == ["wrong", "wrong"]
+    assert wrong_rows(TEST) == ()
+
+
+def test_wrong_elements_in_json(tmp_path: Path) -> None:
+    text = json.dumps(made())
+    put(tmp_path, "n1/sound.json", text)
+    put(tmp_path, "n2/wrong.json", text.replace('"nwrong": 0', '"nwrong": 96', 1))
+    sound, wrong = folder_facts(tmp_path)
+    assert (sound.value("failures"), len(sound.value("tests"))) == ([], 1)
+    assert [one["text"] for one in wrong.value("failures")] == ["96 wrong elements"]
+
+
+def test_a_table_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The rows have been copied without the lines that name the collective."""
+    rows = "\n".join(line for line in TEST.split("\n") if "#wrong" in line or "float" in line)
+    put(tmp_path, "n1/rows.txt", rows)
+    (facts,) = folder_facts(tmp_path)
+    (unused,) = facts.unused
+    assert unused.file == "n1/rows.txt (its table of nccl-tests)"
+    assert "names the collective" in unused.why
+
+
+KERNEL = [
+    ("gpu_lost", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."),
+    ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 48, pid=1, An uncorrectable double bit error"),
+    ("xid_fault", "NVRM: Xid (PCI:0000:3b:00): 119, pid=1, Timeout waiting for RPC from GSP"),
+    ("xid_fault", "nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 12028, Non-fatal"),
+    ("xid_program", "NVRM: Xid (PCI:0000:3b:00): 31, pid=1, MMU Fault"),
+    (None, "NVRM: Xid (PCI:0000:3b:00): 74, pid=1, NVLink"),
+    ("driver", "NVRM: RmInitAdapter failed! (0x26:0x56:1463)"),
+    ("driver", "NVRM: API mismatch: the client has the version 570, but"),
+    (None, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.10"),
+    ("pcie", "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0"),
+    (None, "pcieport 0000:00:01.0: AER: enabled with IRQ 30"),
+    ("memory", "Memory cgroup out of memory: Killed process 100 (python)"),
+    ("machine", "mce: [Hardware Error]: Machine check events logged"),
+    ("nic", "mlx5_core 0000:19:00.0: poll_health:800: device's health compromised"),
+    (None, "mlx5_core 0000:19:00.0: firmware version: 28.39.1002"),
+    ("hung", "INFO: task nvidia-smi:100 blocked for more than 120 seconds."),
+    (None, "usb 1-1: new device"),
+]
+
+
+def test_lines_of_the_kernel() -> None:
+    assert failure_kinds([line for _, line in KERNEL]) == [kind for kind, _ in KERNEL]
+
+
+TABLE = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
+|-----------------------------------------+------------------------+----------------------+
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |
+| N/A   33C    P0             71W /  700W |       1MiB /  81559MiB |      3%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA H100 80GB HBM3         Off  |   00000000:3B:00.0 Off |                    7 |
+| N/A   35C    P0             71W /  700W |       1MiB /  81559MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+def test_the_table_of_nvidia_smi() -> None:
+    first, second = parse_gpu_query(TABLE).gpus
+    assert (first.number, first.bus_id, first.name) == (0, "0000:19:00.0", "NVIDIA H100 80GB HBM3")
+    assert (first.driver, first.persistence, first.utilization_pct) == ("570.86.10", True, 3)
+    assert (first.memory_mib, first.temperature_c, first.mig) == (81559, 33, False)
+    assert (second.persistence, second.ecc_uncorrected) == (False, 7)
+
+
+def test_columns_in_any_order() -> None:
+    head = "name, pcie.link.width.current, driver_version\n"
+    text = f"{head}NVIDIA L40S, 8, 550.1\nNVIDIA L40S, 16, 550.1\n"
+    gpus = parse_gpu_query(text).gpus
+    assert [(one.number, one.pcie_width, one.driver) for one in gpus] == [
+        (0, 8, "550.1"),
+        (1, 16, "550.1"),
+    ]
+
+
+def test_a_node_without_gpus_is_known_to_have_none(tmp_path: Path) -> None:
+    put(tmp_path, "n1/nvidia-smi.txt", "No devices were found\n")
+    put(tmp_path, "n2/nvidia-smi.txt", texts.SMI_CSV)
+    put(tmp_path, "n3/collected.txt", "not read\tnvidia-smi: is not installed\n")
+    first, second, third = folder_facts(tmp_path)
+    assert (first.value("gpus"), len(second.value("gpus"))) == ([], 2)
+    assert [one["kind"] for one in first.value("failures")] == ["no_gpu"]
+    assert [one["kind"] for one in third.value("failures")] == ["no_smi"]
+    assert second.value("failures") == []

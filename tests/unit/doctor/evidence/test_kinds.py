@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The content of a file decides what it is; its name is a hint."""
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from nccltune.doctor.evidence.collect import collect, folder_facts
+from nccltune.doctor.evidence.kinds import kinds_of, named_part
+from tests.unit.doctor.evidence import texts
+from tests.unit.doctor.evidence.node import make_node, put, run_made
+from tests.unit.doctor.evidence.test_files_of_people import GRAPH, TEST, TOPOLOGY
+
+JOB = "#!/bin/bash\n#SBATCH -N 2\nexport NCCL_ALGO=Ring\nsrun ./all_reduce_perf -g 1\n"
+MANIFEST = "apiVersion: v1\nkind: Pod\nspec: {}\n"
+ENV = "HOME=/root\nNCCL_NET=IB\nPATH=/bin\n"
+DMESG = "[    1.000000] pcieport 0000:00:01.0: AER: enabled\n"
+LISTED = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)\nGPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"
+CONTENTS = {
+    "topology": TOPOLOGY,
+    "graph": GRAPH,
+    "log": texts.LOG,
+    "test": TEST,
+    "nvidia-smi": texts.SMI_CSV,
+    "nvidia-smi-q": texts.SMI_XML,
+    "nvlink": texts.NVLINK,
+    "topo": texts.TOPO,
+    "p2p-r": texts.P2P,
+    "lspci": texts.LSPCI,
+    "ibstat": texts.IBSTAT,
+    "ibv_devinfo": texts.DEVINFO,
+    "nvbandwidth": texts.NVBANDWIDTH,
+    "job": JOB,
+    "env": ENV,
+    "dmesg": DMESG,
+    "limits": texts.LIMITS,
+    "status": texts.STATUS,
+    "cpuinfo": texts.CPUINFO,
+    "imex": texts.IMEX,
+}
+PREFIXES = ("[1,0]<stdout>:", "0: ", "[default0]:", "2026-11-23T10:00:00.1Z stdout F ", "node1 | ")
+
+
+@pytest.mark.parametrize("item", CONTENTS)
+@pytest.mark.parametrize(
+    "name", ["topo.xml", "env.txt", "net.log", "status", "x", "lspci.out", "graph-1.txt", "ä b.dat"]
+)
+def test_the_content_decides(item: str, name: str) -> None:
+    assert kinds_of(name, CONTENTS[item].encode())[:2] == ((item,), True)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("name", ["nccl.node1.4711.log", "slurm-17.out", "system.txt", "cpu.log"])
+def test_a_log_of_any_name_and_launcher(prefix: str, name: str) -> None:
+    lines = "".join(f"{prefix}{line}\n" for line in texts.LOG.splitlines())
+    training = "step 1 loss 2.0\n" * 5000
+    assert "log" in kinds_of(name, (training + lines).encode()).items
+
+
+def test_utf_16_and_crlf() -> None:
+    assert kinds_of("x", texts.LOG.encode("utf-16")).items == ("log",)
+    assert kinds_of("x", TOPOLOGY.replace("\n", "\r\n").encode()).items == ("topology",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "item"),
+    [
+        ("p2p-n.txt", texts.P2P, "p2p-n"),
+        ("given-topology.xml", TOPOLOGY, "given-topology"),
+        ("host-lspci.txt", texts.LSPCI, "vm-host-lspci"),
+        ("nccl.conf", "NCCL_ALGO=Ring\n", "etc-nccl-conf"),
+        ("user-nccl-conf.txt", "NCCL_ALGO=Ring\n", "user-nccl-conf"),
+        ("pod.yaml", MANIFEST, "job"),
+        ("pod", MANIFEST, "job"),
+        ("setenv.sh", "export NCCL_ALGO=Ring\n", "job"),
+        ("virt.txt", "kvm\n", "virt"),
+        ("smi.txt", "No devices were found\n", "nvidia-smi"),
+        ("gpus.txt", LISTED, "nvidia-smi"),
+        ("nvlink.txt", LISTED, "nvlink"),
+        ("out.txt", "srun: error: node1: task 0: Exited with exit code 1\n", "output"),
+    ],
+)
+def test_the_name_says_which_of_two_alike(name: str, text: str, item: str) -> None:
+    assert kinds_of(name, text.encode()).items == (item,)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("node7-dmesg", ("dmesg", "node7")),
+        ("nvidia-smi.gpu-01", ("nvidia-smi", "gpu-01")),
+        ("nvidia_smi_q_gpu1", ("nvidia-smi-q", "gpu1")),
+        ("ibstat", ("ibstat", "")),
+        ("rack1.lsmod.node2", ("modules", "rack1-node2")),
+        ("mystatusquo", ("", "mystatusquo")),
+    ],
+)
+def test_the_node_in_a_name(name: str, wanted: tuple[str, str]) -> None:
+    assert named_part(name) == wanted
+
+
+def test_the_guides_line_in_any_order(tmp_path: Path) -> None:
+    """The names of a log, a topology and a job file are those of other items, too."""
+    make_node(tmp_path / "root")
+    for name, text in (("run.log", texts.LOG), ("topo.xml", TOPOLOGY), ("job.sbatch", JOB)):
+        put(tmp_path, name, text)
+    for names in permutations(("run.log", "topo.xml", "job.sbatch")):
+        paths = [tmp_path / name for name in names]
+        facts = collect(tmp_path / "root", environment={}, runner=run_made, files=paths)
+        assert facts["topo.devices"].source == str(tmp_path / "topo.xml")
+        assert facts.value("log.ranks") == 16
+        jobs = [one for one in facts.value("settings") if one["kind"] == "job_file"]
+        assert [one["name"] for one in jobs] == ["NCCL_ALGO"]
+        assert facts.unused == []
+
+
+def test_files_of_which_nothing_was_used_are_named(tmp_path: Path) -> None:
+    put(tmp_path, "n1/nvidia-smi.txt", texts.SMI_CSV)
+    put(tmp_path, "n1/notes.txt", "roses are red\n")
+    put(tmp_path, "n1/ibstat.txt", "ibpanic: no device\n")
+    put(tmp_path, "n1/lspci.txt", "")
+    put(tmp_path, "n1/a-topo.xml", TOPOLOGY)
+    put(tmp_path, "n1/b-topo.xml", TOPOLOGY)
+    put(tmp_path, "n1/given-topology.xml", "<system version='1'><pci>")
+    put(tmp_path, "n1/core.bin", bytes(range(32)) * 200)
+    (facts,) = folder_facts(tmp_path)
+    unused = {one.file.removeprefix("n1/"): one.why for one in facts.unused}
+    assert "XML" in unused.pop("given-topology.xml")
+    assert unused == {
+        "notes.txt": "its kind is not recognised",
+        "ibstat.txt": "nothing in it was understood (its name says ibstat): ibpanic: no device",
+        "lspci.txt": "is empty",
+        "a-topo.xml": "n1/b-topo.xml was read in its place",
+        "core.bin": "is a binary file",
+    }
