@@ -118,6 +118,11 @@ class Timings:
         other = _by_round(self.series(size, choice))
         return {round_: default[round_] - other[round_] for round_ in other if round_ in default}
 
+    def note_channels(self, size: int, choice: AnyChoice, channels: int) -> None:
+        """Record with how many channels NCCL ran a choice at a size; the most are kept."""
+        seen = self.channels.setdefault(size, {})
+        seen[choice] = max(channels, seen.get(choice, 0))
+
     @property
     def process_count(self) -> int:
         """The number of processes that any timing comes from."""
@@ -202,8 +207,7 @@ def sort_samples(samples: Iterable[Sample]) -> Sorted:
         timings.samples += 1
         channels = _channels(sample)
         if channels is not None:
-            seen = timings.channels.setdefault(sample.bytes, {})
-            seen[sample.choice] = max(channels, seen.get(sample.choice, 0))
+            timings.note_channels(sample.bytes, sample.choice, channels)
     ordered = sorted(found.values(), key=lambda timings: _order(timings.condition))
     return Sorted(ordered, total, dict(wrong), without_scale, one_rank)
 

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -128,11 +128,12 @@ def run_sweep(
     start: "Callable[[Platform, Hello], None]" = _start,
     meanwhile: "Callable[[], None]" = lambda: None,
     instead: "Callable[[Platform, Plan], None] | None" = None,
+    channels: Literal["default", "any"] = "default",
 ) -> Swept | int:
-    """Sweep into the study at `path` and talk about it; what was found, or the exit code of an
-    interruption. `again` is the command that resumes, `start` says what is measured on,
-    `meanwhile` is called while the bench starts. With `instead` the plan is given to it and
-    nothing is measured or written: 0."""
+    """Sweep into the study at `path` and show progress; return what was found, or the exit code of
+    an interruption. `again` is the command that resumes, `start` shows what is measured on,
+    `meanwhile` is called while the bench starts, `channels` is the option of `tune`. With `instead`
+    the plan is given to it and nothing is measured or written: 0."""
     from nccltune.cli.progress import watching
     from nccltune.launch.process import signal_of
     from nccltune.measure.bench import Bench
@@ -161,7 +162,11 @@ def run_sweep(
         check_same(Study(path), platform)
         surveys = survey(bench, wanted)
         plan = make_plan(
-            surveys, wanted, Scale(hello.nodes, hello.ranks), decide, chunks=hello.can.chunk
+            surveys,
+            wanted,
+            Scale(hello.nodes, hello.ranks),
+            partial(decide, channels=channels),
+            chunks=hello.can.chunk,
         )
         if instead is not None:
             instead(platform, plan)
@@ -198,11 +203,11 @@ def _meanwhile(also: "Callable[[], None]") -> None:
         importlib.import_module(name)
 
 
-def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
-    """What the rules would choose at every size, if they were made now.
-
-    Of what looks better, however few timings it has and whatever channels it takes: what is worth
-    measuring further.
+def decide(
+    timings: "Timings", channels: Literal["default", "any"] = "default"
+) -> "Mapping[int, AnyChoice]":
+    """Return what the rules would choose at every size, if they were made now with `tune
+    --channels`: of what looks better, however few timings it has, since that is worth measuring.
     """
     from nccltune.model.choice import DEFAULT
     from nccltune.tune.result import TuneOptions
@@ -210,7 +215,7 @@ def decide(timings: "Timings") -> "Mapping[int, AnyChoice]":
 
     return {
         decision.bytes: decision.choice or DEFAULT
-        for group in search([timings], TuneOptions(channels="any", include_unsure=True))
+        for group in search([timings], TuneOptions(channels=channels, include_unsure=True))
         for decision in group.decisions
     }
 

@@ -120,6 +120,8 @@ class Lane:
             cell = self.timings.cells.setdefault(key.bytes, {}).setdefault(key.choice, {})
             cell[key.round, key.repeat] = point.time_us
             self.timings.samples += 1
+            if point.ran is not None and point.ran.channels is not None:
+                self.timings.note_channels(key.bytes, key.choice, point.ran.channels)
         elif isinstance(key.choice, Choice):
             reason = point.error.kind if point.error else "not run"
             self._excluded.setdefault(key.bytes, {})[key.choice] = reason

@@ -14,6 +14,7 @@ from nccltune.measure.conversation import Point, PointError, Ran
 from nccltune.measure.lane import MOST_TRIM_ROUNDS, Options
 from nccltune.measure.plan import ExhaustivePlan, Plan
 from nccltune.model.choice import DEFAULT, Choice
+from nccltune.tune.result import TuneOptions
 from nccltune.tune.search import search
 from tests.unit.measure.platforms import (
     Curves,
@@ -309,9 +310,13 @@ def test_more_channels_are_kept_where_they_are_faster() -> None:
     platform = Platform(exact, noise=0.005, ran=ran)
     plan = Plan([lane(["ring/simple"])])
     drive(plan, platform)
-    (group,) = search([timings_of(plan)])
+    (group,) = search([timings_of(plan)], TuneOptions(channels="any"))
     (rule,) = [item.rule for item in group.rules]
     assert rule.choice.channels == 32
+    # Unasked a rule takes no more than the default's 16.
+    (group,) = search([timings_of(plan)])
+    (rule,) = [item.rule for item in group.rules]
+    assert rule.choice.channels is None
 
 
 @pytest.mark.parametrize(
