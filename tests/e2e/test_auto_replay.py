@@ -2,6 +2,7 @@
 """`nccltune auto`: the whole loop on a recording, in one command."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,14 @@ SMALL = ["--replay", RECORDING, "--collectives", "allreduce"]
 def test_one_command_leaves_a_proven_study_and_says_so_in_order(tmp_path: Path) -> None:
     done = nccltune("auto", "--replay", RECORDING, "-o", "studies/x", cwd=tmp_path)
     order = ["platform", "replay", "checks", "sweep", "analysis", "tune", "verify"]
-    assert [line.split()[0] for line in done.stdout.splitlines()[:7]] == order
+    first = [line.split()[0] for line in done.stdout.splitlines() if line]
+    assert [word for word in first if word in order] == order
+    rules = [line for line in done.stdout.splitlines() if line.startswith("rule ")]
+    assert len(rules) > 0
+    assert all("95 % CI" in line and "SMs " in line for line in rules)
+    # No size is written in bytes beside others in KiB.
+    assert not re.search(r"^ +\d+ B ", done.stdout, re.MULTILINE)
+    assert "verdict    Proven in a replay: " in done.stdout
     tail = done.stdout.splitlines()[-2:]
     assert tail[0] == "report     studies/x/report.html"
     assert tail[1].startswith("deploy     nccltune env studies/x")

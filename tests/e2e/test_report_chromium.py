@@ -3,100 +3,19 @@
 
 import csv
 import io
-import time
-from collections.abc import Callable, Iterator
+import itertools
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from nccltune.report.data import Report
-from nccltune.report.html import render
+from nccltune.report.data import Report, Series
 from tests.e2e.chromium import NEEDS_CHROMIUM
+from tests.e2e.report_page import Open
 from tests.unit.report.fixture import report
 
-READY = "document.documentElement.dataset.ready === 'true'"
 pytestmark = NEEDS_CHROMIUM
-
-
-class Opened:
-    """A page with what it asked for and complained about."""
-
-    def __init__(self, page: Any, url: str) -> None:
-        self.page = page
-        self.url = url
-        self.complaints: list[str] = []
-        self.requests: list[str] = []
-        page.on(
-            "console",
-            lambda message: message.type in ("error", "warning")
-            and self.complaints.append(message.text),
-        )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
-        page.context.on("request", lambda request: self.requests.append(request.url))
-
-    def layout(self, what: str, chart: str = "curve-chart") -> Any:
-        return self.page.evaluate(f"document.getElementById('{chart}')._fullLayout.{what}")
-
-    def trace(self, series: str, what: str) -> Any:
-        return self.page.evaluate(
-            "([series, what]) => what.split('.').reduce((value, name) => value[name], "
-            "document.getElementById('curve-chart').data.find((t) => t.meta.series === series))",
-            [series, what],
-        )
-
-    def body_colour(self) -> list[int]:
-        text = self.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        return [int(part) for part in text[4:-1].split(",")]
-
-    def wait(self, expression: str) -> None:
-        """Until a JavaScript expression holds (the page's policy forbids Playwright's own way)."""
-        deadline = time.monotonic() + 20
-        while not self.page.evaluate(expression):
-            assert time.monotonic() < deadline, expression
-            self.page.wait_for_timeout(20)
-
-    def legend(self, series: str) -> Any:
-        return self.page.locator(f"#legend button[data-series='{series}']")
-
-    def choose(self, name: str, value: str) -> None:
-        # The radio button lies invisibly over its label, where a mouse and a keyboard find it.
-        self.page.locator(f"input[name={name}][value={value}]").check()
-
-
-Open = Callable[..., Opened]
-
-
-@pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    contexts = []
-
-    def opened(
-        shown: Report | None = None,
-        *,
-        size: tuple[int, int] = (1280, 800),
-        before: str = "",
-        ready: bool = True,
-        **options: Any,
-    ) -> Opened:
-        path = tmp_path / "report.html"
-        path.write_text(render(shown or report()), encoding="utf-8")
-        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)
-        context.set_default_timeout(10_000)
-        contexts.append(context)
-        found = Opened(context.new_page(), path.as_uri())
-        if before:
-            found.page.add_init_script(before)
-        found.page.goto(found.url)
-        if ready:
-            found.wait(READY)
-        return found
-
-    yield opened
-    for context in contexts:
-        context.close()
 
 
 def test_it_draws_without_a_complaint_and_asks_nobody(open_page: Open) -> None:
@@ -113,6 +32,7 @@ def test_it_draws_without_a_complaint_and_asks_nobody(open_page: Open) -> None:
     assert opened.requests == [opened.url]
     assert opened.page.locator("#curve-chart .main-svg").count() > 0
     assert opened.page.locator("#map-chart .heatmaplayer image").count() == 1
+    assert opened.page.locator("#map-more .map-part").count() == 0
 
 
 def test_both_axes_are_logarithmic_in_both_metrics(open_page: Open) -> None:
@@ -127,16 +47,14 @@ def test_both_axes_are_logarithmic_in_both_metrics(open_page: Open) -> None:
 def test_default_and_tuned_are_strong_and_have_bands_others_wait(open_page: Open) -> None:
     opened = open_page()
     assert opened.trace("default", "visible") is True
-    assert opened.trace("tuned, predicted", "visible") is True
+    assert opened.trace("tuned, expected", "visible") is True
     assert opened.trace("tree/ll", "visible") is False
-    assert opened.trace("tuned, predicted", "line.width") > 2 * opened.trace(
-        "tree/ll", "line.width"
-    )
+    assert opened.trace("tuned, expected", "line.width") > 2 * opened.trace("tree/ll", "line.width")
     bands = opened.page.evaluate(
         "document.getElementById('curve-chart').data.filter((t) => t.meta.band).map((t) => "
         "[t.meta.band, t.fill, Math.max(...t.y) > Math.min(...t.y)])"
     )
-    assert bands == [["default", "toself", True], ["tuned, predicted", "toself", True]]
+    assert bands == [["default", "toself", True], ["tuned, expected", "toself", True]]
 
 
 def test_the_legend_switches_a_series_by_mouse_and_by_keyboard(open_page: Open) -> None:
@@ -171,6 +89,7 @@ def test_all_controls_are_reached_with_the_tab_key(open_page: Open) -> None:
         "metric",
         "tree/ll",
         "deploy-command",
+        "rebuild-command",
         "reproduce-command",
         "csv",
         "#finding-2",
@@ -221,8 +140,8 @@ def test_the_way_of_the_rules_is_drawn_over_the_choice_map(open_page: Open) -> N
 
 def test_hovering_tells_size_time_bandwidth_and_n(open_page: Open) -> None:
     opened = open_page()
-    text = opened.trace("tuned, predicted", "text")[1]
-    assert text.startswith("<b>16 KiB</b>  tuned, predicted: tree/ll")
+    text = opened.trace("tuned, expected", "text")[1]
+    assert text.startswith("<b>16 KiB</b>  tuned, expected: tree/ll")
     for part in ("40.0 µs", "0.768 GB/s", "95 % CI 39.2 µs – 40.8 µs", "n = 8", "1.50×"):
         assert part in text
     opened.page.evaluate(
@@ -333,27 +252,89 @@ def test_charts_follow_the_window(open_page: Open) -> None:
     assert len(opened.layout("xaxis.tickvals")) < ticks
 
 
-def test_on_paper_it_is_light_and_has_no_controls(open_page: Open) -> None:
-    opened = open_page(color_scheme="dark")
-    page = opened.page
-    page.emulate_media(media="print", color_scheme="dark")
-    opened.wait("document.getElementById('curve-chart')._fullLayout.width === 680")
-    assert opened.layout("width", "map-chart") == 680
-    for hidden in (".controls", "#theme", "#csv", ".copy", "details.numbers"):
-        assert not page.locator(hidden).first.is_visible(), hidden
-    assert page.locator("h1").is_visible()
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    page.emulate_media(media="screen", color_scheme="dark")
-    opened.wait("document.documentElement.dataset.theme === 'dark'")
-    assert opened.layout("width") > 680
+ADAPTIVE = [1024, 1448, 2048, 2896, 23170, 32768, 46341, 741455, 1048576, 1482910, 1 << 26]
+"""Sizes of an adaptive sweep: most are no power of two, some lie close together."""
 
 
-def test_it_prints(open_page: Open) -> None:
-    opened = open_page()
-    paper = opened.page.pdf(prefer_css_page_size=True)
-    assert paper.startswith(b"%PDF-")
-    assert 2 <= paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page\r") <= 8
-    opened.wait("document.getElementById('curve-chart')._fullLayout.width > 680")
+def with_sizes(sizes: list[int]) -> Report:
+    """The report with other sizes in its curves and choice maps; the values repeat."""
+
+    def column(values: list[Any]) -> list[Any]:
+        return [values[index % len(values)] for index in range(len(sizes))]
+
+    def series(line: Series) -> Series:
+        names = ("n", "time_us", "low_us", "high_us", "busbw_gb_per_s")
+        changed = {name: column(getattr(line, name)) for name in names}
+        choice = None if line.choice is None else column(line.choice)
+        return msgspec.structs.replace(line, bytes=sizes, choice=choice, **changed)
+
+    shown = report()
+    conditions = [
+        msgspec.structs.replace(
+            item,
+            series=[series(line) for line in item.series],
+            map=msgspec.structs.replace(
+                item.map,
+                bytes=sizes,
+                relative=[column(row) for row in item.map.relative],
+                path=column(item.map.path),
+            ),
+        )
+        for item in shown.conditions
+    ]
+    return msgspec.structs.replace(shown, conditions=conditions)
+
+
+BOXES = """(chart) => [...document.querySelectorAll(`#${chart} .xtick text`)].map((label) => {
+  const { left, right } = label.getBoundingClientRect();
+  return [left, right];
+})"""
+
+
+@pytest.mark.parametrize("width", [375, 800, 1280])
+@pytest.mark.parametrize("chart", ["curve-chart", "map-chart"])
+def test_axes_have_powers_of_two_whose_labels_do_not_touch_and_are_whole(
+    open_page: Open, chart: str, width: int
+) -> None:
+    opened = open_page(with_sizes(ADAPTIVE), size=(width, 800))
+    ticks = opened.layout("xaxis.tickvals", chart)
+    sizes = ticks if chart == "curve-chart" else [ADAPTIVE[column] for column in ticks]
+    assert len(sizes) > 1
+    assert all(size & (size - 1) == 0 for size in map(int, sizes))
+    boxes = opened.page.evaluate(BOXES, chart)
+    assert len(boxes) == len(ticks)
+    for (_, end), (start, _) in itertools.pairwise(boxes):
+        assert start > end
+    edge = opened.page.evaluate(f"document.getElementById('{chart}').getBoundingClientRect().right")
+    assert boxes[-1][1] <= edge
+
+
+def test_without_a_power_of_two_an_axis_still_has_a_label(open_page: Open) -> None:
+    opened = open_page(with_sizes([3000, 3100]))
+    assert opened.layout("xaxis.ticktext") == ["2.93 KiB"]
+    assert opened.layout("xaxis.ticktext", "map-chart") == ["2.93 KiB", "3.03 KiB"]
+
+
+def test_on_a_phone_the_map_is_cut_so_that_its_numbers_can_be_read(open_page: Open) -> None:
+    opened = open_page(with_sizes(ADAPTIVE), size=(375, 800))
+    assert opened.page.locator("#map-more .map-part").count() == 1
+    shown = opened.page.evaluate(
+        "[...document.querySelectorAll('.map-part')].flatMap((chart) => chart.data[0].text[0])"
+    )
+    assert len(shown) == len(ADAPTIVE)
+    assert all(shown)
+    cells = opened.page.locator("#map .heatmaplayer text")
+    assert cells.count() >= 2 * len(ADAPTIVE)
+    assert min(cell.bounding_box()["width"] for cell in cells.all()[:5]) > 10
+
+
+def test_a_phone_shows_rules_as_cards_without_scrolling_sideways(open_page: Open) -> None:
+    opened = open_page(size=(375, 800))
+    right = opened.page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.rules td')].map("
+        "(cell) => cell.getBoundingClientRect().right))"
+    )
+    assert right <= 375
 
 
 def test_the_csv_holds_every_point_of_the_data(open_page: Open) -> None:
@@ -421,7 +402,9 @@ def test_a_command_is_copied_with_and_without_the_clipboard_api(
 def test_when_nothing_can_copy_the_command_is_selected(open_page: Open) -> None:
     opened = open_page(before=NO_CLIPBOARD + "document.execCommand = () => false;")
     opened.page.locator("button[data-copy=reproduce-command]").click()
-    assert opened.page.evaluate("String(getSelection())") == "nccltune report studies/two-racks"
+    assert opened.page.evaluate("String(getSelection())") == (
+        "nccltune auto --output studies/two-racks-again"
+    )
     assert "Ctrl+C" in opened.page.locator("#status").inner_text()
 
 

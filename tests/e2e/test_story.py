@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +77,36 @@ def test_the_demo_does_the_main_job(tmp_path: Path) -> None:
         assert (study / name).stat().st_size > 0
     assert (study / "report.html").stat().st_size > 1_000_000  # plotly is inside
     assert "no GPU needed" in out
+    order = [line.split(" ")[0] for line in out.splitlines() if line and line[0] != " "]
+    assert order[:4] == ["platform", "replay", "analysis", "tune"]
+    assert "verify     4 of 4 rules hold" in out
+    assert "verdict    Proven in a replay: 4 rules make " in out
+    assert re.search(r"^took       [\d.]+ s$", out, re.MULTILINE)
+    proof = json.loads((study / "proof.json").read_text())
+    assert proof["replay"] == "h200x4-as-4-nodes"
     done = json.loads(nccltune("demo", "--json", cwd=tmp_path).stdout)
     assert done["plugin"]["as_predicted"] == done["plugin"]["asked"] == 51
+
+
+def test_the_demo_names_the_recording_whatever_its_study_is_called(tmp_path: Path) -> None:
+    out = nccltune("demo", "-o", "x40", cwd=tmp_path).stdout
+    assert "replay     of h200x4-as-4-nodes, 2026-11-21: 2176 recorded timings" in out
+    assert "recording  x40" not in out
+    # As a replay it can be verified again without a GPU.
+    assert "4 of 4 rules hold" in nccltune("verify", "x40", cwd=tmp_path).stdout
+
+
+def test_the_demo_again_keeps_what_verify_measured(tmp_path: Path) -> None:
+    first = json.loads(nccltune("demo", "-o", "x", "--json", cwd=tmp_path).stdout)
+    samples = (tmp_path / "x" / "samples.jsonl").read_bytes()
+    again = json.loads(nccltune("demo", "-o", "x", "--json", cwd=tmp_path).stdout)
+    assert (tmp_path / "x" / "samples.jsonl").read_bytes() == samples
+    assert (first["proof"]["points"] > 0, again["proof"]["points"]) == (True, 0)
+    assert again["proof"]["groups"] == first["proof"]["groups"]
+    with (tmp_path / "x" / "samples.jsonl").open("ab") as file:
+        file.write(samples.splitlines(keepends=True)[0])
+    done = nccltune("demo", "-o", "x", cwd=tmp_path, code=2)
+    assert "another study (samples.jsonl" in done.stderr
 
 
 def test_the_demo_touches_no_other_study(tmp_path: Path) -> None:
@@ -216,4 +245,4 @@ def test_weights_are_kept_with_the_rules(tmp_path: Path) -> None:
     (tmp_path / "my weights.csv").write_text("1K,0\n64K,5\n128K,0\n")
     nccltune("tune", study, "--weights", "my weights.csv", cwd=tmp_path)
     report = json.loads(nccltune("report", study, "--json", cwd=tmp_path).stdout)
-    assert "--weights 'my weights.csv'" in report["commands"]["reproduce"]
+    assert "--weights 'my weights.csv'" in report["commands"]["rebuild"]

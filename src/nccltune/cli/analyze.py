@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from nccltune.cli.context import STUDY, assume_noise_option, open_sorted
-from nccltune.cli.output import hanging, json_option, next_step, print_json, saving, stdout, working
+from nccltune.cli.output import (
+    hanging,
+    json_option,
+    next_step,
+    print_json,
+    saving,
+    stdout,
+    styled,
+    working,
+)
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nccltune.analyze.result import Analysis
 
 EPILOG = """\b
@@ -17,6 +28,8 @@ Examples:
   nccltune analyze studies/h200x4
   nccltune analyze studies/h200x4 --json | jq '.findings[].sentence'
 """
+_NARROW = 66
+"""Below this many columns there is no table, and a finding starts on a line of its own."""
 
 
 @click.command(epilog=EPILOG)
@@ -66,33 +79,58 @@ def command(study: Path, assume_noise: float, check: bool, as_json: bool) -> int
 
 
 def _show(analysis: "Analysis") -> None:
+    out = stdout()
+    hanging(out, "platform   ", 11, analysis.platform.title)
+    if analysis.platform.replay:
+        hanging(out, "replay     ", 11, f"of {analysis.platform.replay}")
+    _show_conditions(analysis, out)
+    _show_findings(analysis, out)
+
+
+def _show_conditions(analysis: "Analysis", out: "Console") -> None:
+    """Print a line for each curve; on a narrow terminal two."""
     from rich.table import Table
 
-    from nccltune.model.finding import FindingKind
-    from nccltune.model.sizes import format_bytes
+    from nccltune.report.words import percent_text, range_text, rate_text, size_form
 
-    out = stdout()
-    out.print(f"platform   {analysis.platform.title}")
-    if analysis.platform.replay:
-        out.print(f"replay     of {analysis.platform.replay}")
+    ends = [(item.curves[0].points[0], item.curves[0].points[-1]) for item in analysis.conditions]
+    tops = [item.saturation for item in analysis.conditions if item.saturation is not None]
+    whole = size_form(point.bytes for pair in ends for point in pair)
+    half = size_form(top.half_bytes for top in tops)
+    ninety = size_form(top.ninety_bytes for top in tops)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("collective", no_wrap=True)
     for name in ("sizes", "rounds", "peak", "half at", "90 % at", "noise"):
         table.add_column(name, justify="right")
-    for item in analysis.conditions:
-        points = item.curves[0].points
+    for item, (first, last) in zip(analysis.conditions, ends, strict=True):
         top = item.saturation
-        noise = f"{100 * item.noise.typical:.2g} %" if item.noise.known else "unknown"
+        noise = percent_text(item.noise.typical) if item.noise.known else "unknown"
+        sizes = range_text(first.bytes, last.bytes, "-", whole)
+        peak = rate_text(top.peak_gb_per_s) if top else ""
+        if out.width < _NARROW:
+            out.print(styled((item.condition.title, "bold")))
+            words = f"{sizes}, {item.rounds} rounds, noise {noise}" + (
+                f", peak {peak}" if top else ""
+            )
+            hanging(out, "  ", 2, words)
+            continue
         table.add_row(
             item.condition.title,
-            f"{format_bytes(points[0].bytes)} - {format_bytes(points[-1].bytes)}",
+            sizes,
             str(item.rounds),
-            f"{top.peak_gb_per_s:.3g} GB/s" if top else "",
-            format_bytes(top.half_bytes) if top else "",
-            format_bytes(top.ninety_bytes) if top else "",
+            peak,
+            half(top.half_bytes) if top else "",
+            ninety(top.ninety_bytes) if top else "",
             noise,
         )
-    out.print(table)
+    if table.rows:
+        out.print(table)
+
+
+def _show_findings(analysis: "Analysis", out: "Console") -> None:
+    from nccltune.model.finding import FindingKind
+    from nccltune.report.alike import grouped
+
     colour = {
         FindingKind.BAD_CROSSOVER: "yellow",
         FindingKind.NOT_A_TUNING_PROBLEM: "yellow",
@@ -101,9 +139,15 @@ def _show(analysis: "Analysis") -> None:
         FindingKind.WRONG_RESULTS: "red",
         FindingKind.SUSPECT_RUN: "red",
     }
-    for finding in analysis.findings:
-        label = finding.kind.value.replace("_", " ")
-        style = colour.get(finding.kind, "dim")
-        hanging(out, (f"{label:<22}", style), 22, finding.sentence)
+    for alike in grouped(analysis.findings):
+        label = alike.first.kind.value.replace("_", " ")
+        style = colour.get(alike.first.kind, "dim")
+        sentence = alike.first.sentence
+        sentence += f" ({alike.more}: --json lists them)" if alike.others else ""
+        if out.width < _NARROW:
+            out.print(styled((label, style)))
+            hanging(out, "  ", 2, sentence)
+        else:
+            hanging(out, (f"{label:<22}", style), 22, sentence)
     if not analysis.findings:
-        out.print("nothing found: the default is right wherever it was measured")
+        out.print("nothing found: the default is right at every size measured")

@@ -153,46 +153,54 @@ def _analyse_and_tune(
     hanging(out, "analysis   ", 11, _findings(analysis))
     created = datetime.now(UTC).date().isoformat()
     tuning = write(study, tune(study.name, study.platform(), found, told, created=created))
-    hanging(out, "tune       ", 11, _rules(tuning))
+    hanging(out, "tune       ", 11, rules_text(tuning))
+    show_rules(tuning, out)
     return study, tuning
 
 
 def _findings(analysis: "Analysis") -> str:
-    """`3 bad crossovers: all-reduce (2 KiB, 32 KiB - 256 KiB), all-gather (64 KiB) · dip: 1`."""
+    """`3 bad crossovers: all-reduce (2 KiB, 32 KiB - 256 KiB), all-gather (64 KiB) · dip: 1`; what
+    is not a tuning problem with its sizes, too."""
     from collections import Counter
 
     from nccltune.model.finding import FindingKind
     from nccltune.model.scale import count
     from nccltune.report.words import HEADINGS, range_text
 
-    places: dict[str, list[str]] = {}
+    placed = (FindingKind.BAD_CROSSOVER, FindingKind.NOT_A_TUNING_PROBLEM)
+    places: dict[FindingKind, dict[str, list[str]]] = {kind: {} for kind in placed}
     others: Counter[FindingKind] = Counter()
     for item in analysis.findings:
-        if item.kind is FindingKind.BAD_CROSSOVER and item.collective is not None:
+        if item.kind in placed and item.collective is not None:
             where = range_text(item.min_bytes or 0, item.max_bytes or 0, "-")
-            places.setdefault(item.collective.prose, []).append(where)
+            places[item.kind].setdefault(item.collective.prose, []).append(where)
         else:
             others[item.kind] += 1
-    parts = ["no bad crossover"]
-    if places:
-        number = sum(len(ranges) for ranges in places.values())
-        listed = ", ".join(f"{name} ({', '.join(ranges)})" for name, ranges in places.items())
-        parts = [f"{count(number, 'bad crossover')}: {listed}"]
+    parts = []
+    for kind, by_name in places.items():
+        number = sum(len(ranges) for ranges in by_name.values())
+        listed = ", ".join(f"{name} ({', '.join(ranges)})" for name, ranges in by_name.items())
+        what = HEADINGS[kind].lower()
+        if kind is FindingKind.BAD_CROSSOVER:
+            parts.append(f"{count(number, what)}: {listed}" if number else f"no {what}")
+        elif number:
+            parts.append(f"{what}: {listed}")
     parts += [f"{HEADINGS[kind].lower()}: {number}" for kind, number in others.items()]
     return " · ".join(parts)
 
 
-def _rules(tuning: "Tuning") -> str:
+def rules_text(tuning: "Tuning") -> str:
     """`3 rules · expected: all-reduce 1.40x between 2 and 256 KiB · 41 of 51 sizes left alone`."""
     from nccltune.model.scale import count
-    from nccltune.report.words import where_text
+    from nccltune.report.verdict import written
+    from nccltune.report.words import gain_text, where_text
 
     gains = []
     for group in tuning.groups:
-        if group.rules and group.expected_gain is not None:
-            sizes = sorted({size for item in group.rules for size in item.sizes})
+        if written(group) and group.expected_gain is not None:
+            sizes = sorted({size for item in written(group) for size in item.sizes})
             where = where_text(sizes, [row.bytes for row in group.decisions])
-            gains.append(f"{group.collective.prose} {group.expected_gain:.2f}x {where}")
+            gains.append(f"{group.collective.prose} {gain_text(group.expected_gain)} {where}")
     decided = [row for group in tuning.groups for row in group.decisions]
     alone = sum(row.choice is None for row in decided)
     parts = [count(len(tuning.rules), "rule")]
@@ -200,27 +208,49 @@ def _rules(tuning: "Tuning") -> str:
     return " · ".join([*parts, f"{alone} of {len(decided)} sizes left alone"])
 
 
+def show_rules(tuning: "Tuning", out: "Console") -> None:
+    """Print each rule with its expected gain and the SMs that it takes."""
+    from nccltune.cli.tune import rule_words
+    from nccltune.report.words import range_text, size_form
+
+    for group in tuning.groups:
+        form = size_form(
+            end for item in group.rules for end in (item.rule.min_bytes, item.rule.max_bytes)
+        )
+        for item in group.rules:
+            sizes = range_text(item.rule.min_bytes, item.rule.max_bytes, "-", form)
+            what = f"{group.collective.prose} {sizes}  {item.rule.choice.label}  "
+            hanging(out, f"{'rule':<11}", 11, what + rule_words(item))
+
+
 def _verify(
     study: "Study", launch: "Launch", again: str, budget: float | None, out: "Console"
 ) -> "Proof | int":
     from nccltune.cli.verify import prove
+
+    proof = prove(study, launch, again, budget=budget, quiet=True)
+    if not isinstance(proof, int):
+        show_proof(proof, out)
+    return proof
+
+
+def show_proof(proof: "Proof", out: "Console") -> None:
+    """Print the outcome of a proof and its most telling sizes."""
     from nccltune.report.proof import build_proof
     from nccltune.report.terminal import proof_tables
 
-    proof = prove(study, launch, again, budget=budget, quiet=True)
-    if isinstance(proof, int):
-        return proof
-    told = build_proof(proof)
-    hanging(out, "verify     ", 11, told.sentence)
-    proof_tables(told, out, brief=True)
-    return proof
+    built = build_proof(proof)
+    hanging(out, "verify     ", 11, built.sentence)
+    proof_tables(built, out, brief=True)
 
 
 def _report(study: "Study", tuning: "Tuning", proof: "Proof | None", out: "Console") -> None:
     from nccltune.cli.report import write_report
 
-    write_report(study.path)
-    out.print(f"\nreport     {study.report_path}", markup=False, soft_wrap=True)
+    report = write_report(study.path)
+    out.print()
+    hanging(out, "verdict    ", 11, report.verdict)
+    out.print(f"report     {study.report_path}", markup=False, soft_wrap=True)
     if proof.rules if proof is not None else tuning.rules:
         out.print(f"deploy     nccltune env {shlex.quote(str(study.path))}", end="", markup=False)
         out.print(styled("        ", ("# two lines for a shell, nccl.conf or a job file", "dim")))

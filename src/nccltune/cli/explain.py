@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`nccltune explain`: what any tuner plugin decides, offline."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from nccltune.model.collective import Collective
     from nccltune.model.rule import Rule
     from nccltune.model.scale import Scale
-    from nccltune.tune.explain import Explained
+    from nccltune.tune.explain import DecidedRange, Explained
+    from nccltune.tune.result import Tuning
 
 EPILOG = """\b
 Examples:
   nccltune explain studies/h200x4
   nccltune explain --tuner /opt/site/libnccl-tuner.so --nccl 2.28.9 --nodes 4 --ranks 32
 """
+_NARROW = 66
+"""Below this many columns a range takes two lines."""
 
 
 @click.command(epilog=EPILOG)
@@ -53,10 +57,10 @@ def command(
     NCCL_TUNER_CONFIG_FILE. The plugin runs in a process of its own: one that crashes or hangs is
     named and does no harm. `default` means that NCCL decides.
     """
-    from nccltune.model.errors import InputError
+    from nccltune.model.errors import InputError, StudyError
     from nccltune.model.sizes import parse_range
     from nccltune.native import tuner_path
-    from nccltune.tune.explain import NEWEST_KNOWN, explain, sizes_to_ask
+    from nccltune.tune.explain import NEWEST_KNOWN, explain, sizes_to_ask, with_channels
 
     if config is None and tuner is None:
         raise InputError("nothing to explain", hint="name a study, a configuration, or --tuner")
@@ -78,11 +82,26 @@ def command(
             )
             for scale in _scales(nodes, ranks, [item.rule for item in rules], config)
         ]
+    if tuner is None:
+        # What a rule takes is an extra: a damaged tuning.json must not hide what is decided.
+        with contextlib.suppress(StudyError):
+            tuning = _tuning_of(config)
+            found = [with_channels(item, tuning) for item in found] if tuning else found
     if as_json:
         print_json(found)
         return
     for item in found:
         _show(item)
+
+
+def _sms(one: "DecidedRange") -> str:
+    """What a decision takes from compute; nothing where NCCL decides and it is not known, or the
+    call fails."""
+    from nccltune.report.words import sms_text
+
+    if one.decides == "default":
+        return "" if one.channels is None else f"  SMs {one.channels}"
+    return "" if one.decides == "fails" else "  " + sms_text(one.channels, one.default_channels)
 
 
 def _read(config: Path | None) -> "tuple[Path | None, Sequence[FileRule], dict[str, str]]":
@@ -139,19 +158,23 @@ def _scales(
 
 
 def _tuned_scales(config: Path | None) -> "list[Scale]":
+    tuning = _tuning_of(config)
+    return [] if tuning is None else [group.scale for group in tuning.groups]
+
+
+def _tuning_of(config: Path | None) -> "Tuning | None":
+    """The tuning of a study; None for a configuration alone, or where `tune` has not run."""
     from nccltune.model.study import Study
     from nccltune.tune.result import Tuning
 
     if config is None or not config.is_dir():
-        return []
+        return None
     study = Study.open(config)
-    if not study.tuning_path.is_file():
-        return []
-    return [group.scale for group in study.read_json(study.tuning_path, Tuning).groups]
+    return study.read_json(study.tuning_path, Tuning) if study.tuning_path.is_file() else None
 
 
 def _show(item: "Explained") -> None:
-    from nccltune.model.sizes import format_bytes
+    from nccltune.report.words import size_form
 
     out = stdout()
     interface = "" if item.interface is None else f" (interface v{item.interface})"
@@ -163,15 +186,17 @@ def _show(item: "Explained") -> None:
         out.print(styled((f"{'warning':<11}{warning}", "yellow")))
     for collective, ranges in item.collectives.items():
         out.print(styled((f"{collective.value:<14}{item.scale}", "bold")))
+        form = size_form(end for one in ranges for end in (one.min_bytes, one.max_bytes))
         for one in ranges:
-            low, high = format_bytes(one.min_bytes), format_bytes(one.max_bytes)
+            low, high = form(one.min_bytes), form(one.max_bytes)
             style = "dim" if one.decides == "default" else "green"
-            out.print(
-                styled(
-                    f"{low:>9} - {high:<9} ",
-                    (f"{one.decides:<16}", style),
-                    (f"{one.min_bytes}-{one.max_bytes} bytes", "dim"),
+            exact = f"{one.min_bytes}-{one.max_bytes} bytes{_sms(one)}"
+            if out.width < _NARROW:
+                out.print(styled(f"{low:>9} - {high:<9} ", (one.decides, style)))
+                out.print(styled((f"{'':>4}{exact}", "dim")))
+            else:
+                out.print(
+                    styled(f"{low:>9} - {high:<9} ", (f"{one.decides:<16}", style), (exact, "dim"))
                 )
-            )
             for warning in dict.fromkeys(one.warnings):
                 out.print(styled(f"{'':>22}", (warning, "yellow")))

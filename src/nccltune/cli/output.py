@@ -140,14 +140,19 @@ def working(words: str) -> "Iterator[None]":
 def hanging(
     out: "Console", lead: "str | tuple[str, str]", indent: int, words: str, style: str = ""
 ) -> None:
-    """A line of `lead` (`indent` wide; with a style as a pair) and `words`, which go on under
-    themselves where a terminal is too narrow for them. Without a terminal it stays one line."""
+    """Print `lead` (`indent` wide; with a style as a pair) and `words`, wrapped under themselves
+    where the terminal is too narrow; numbers keep their unit. Without a terminal it stays one
+    line."""
     import textwrap
 
-    width = max(20, out.width - indent)
+    from nccltune.report.words import unbroken
+
     words = harmless(words)
-    lines = textwrap.wrap(words, width, break_on_hyphens=False) if out.is_terminal else [words]
-    out.print(styled(lead, (("\n" + " " * indent).join(lines), style)))
+    lines = [words]
+    if out.is_terminal:
+        lines = textwrap.wrap(unbroken(words), max(20, out.width - indent), break_on_hyphens=False)
+    shown = ("\n" + " " * indent).join(lines).replace("\u00a0", " ")
+    out.print(styled(lead, (shown, style)))
 
 
 def next_step(verb: str, path: Path) -> None:

@@ -102,7 +102,6 @@ def build_report(path: Path) -> "Report":
     from nccltune.formats.reading import ImportRecord
     from nccltune.formats.suspect import suspect_sentences
     from nccltune.report.build import build
-    from nccltune.report.proof import build_proof
     from nccltune.tune.proof.run import read_proof
 
     opened, found = open_sorted(path)
@@ -128,8 +127,8 @@ def build_report(path: Path) -> "Report":
     return build(
         analysis,
         tuning,
-        proof=None if proof is None else build_proof(proof),
-        commands=commands(path, tuning, written),
+        proof=proof,
+        commands=commands(opened, found, tuning, written=written, proven=proof is not None),
         tool_version=nccltune.__version__,
         sources=[_source(record) for record in opened.imports(ImportRecord)],
         checks=_checks(opened),
@@ -150,7 +149,7 @@ def _checks(study: "Study") -> "Checks | None":
 
 
 def _in_step(study: "Study", proof: "Proof") -> bool:
-    """Whether the proof is of STUDY/tuner.conf as it is."""
+    """Return whether the proof is of STUDY/tuner.conf with its present content."""
     from nccltune.formats.tuner_csv import config_hash
 
     path = study.config_path
@@ -191,23 +190,32 @@ def _written(study: "Study", tuning: "Tuning") -> bool:
     return path.is_file() and config_hash(path.read_bytes()) == tuning.config_hash
 
 
-def commands(path: Path, tuning: "Tuning", written: bool) -> "Commands":
-    """The commands that the report offers to copy; `written` says that tuner.conf is in step."""
+def commands(
+    study: "Study", found: "Sorted", tuning: "Tuning", *, written: bool, proven: bool
+) -> "Commands":
+    """Return the commands that the report offers to copy.
+
+    `written` says that tuner.conf is in step with `tuning`, `proven` that the study has a proof.
+    """
+    from nccltune.cli.reproduce import measure_again
     from nccltune.report.data import Commands
     from nccltune.tune.result import TuneOptions
 
-    study = shlex.quote(str(path))
-    told = _options(tuning.options, TuneOptions())
-    search = " ".join(["nccltune tune", study, *told])
-    deploy = f"nccltune env {study}" if written else f"{search} && nccltune env {study}"
+    path = shlex.quote(str(study.path))
+    options = _options(tuning.options, TuneOptions())
+    search = " ".join(["nccltune tune", path, *options])
+    deploy = f"nccltune env {path}" if written else f"{search} && nccltune env {path}"
+    again = measure_again(study, found, options, proven=proven)
     return Commands(
-        reproduce=f"{search} && nccltune report {study}" if told else f"nccltune report {study}",
-        deploy=deploy if tuning.rules else None,
+        reproduce=again.command,
+        reproduce_note=again.note,
+        rebuild=f"{search} && nccltune report {path}",
+        deploy=deploy if any(item.written for g in tuning.groups for item in g.rules) else None,
     )
 
 
-def _options(told: "TuneOptions", usual: "TuneOptions") -> list[str]:
-    """The options of `nccltune tune` that differ from its defaults."""
+def _options(options: "TuneOptions", usual: "TuneOptions") -> list[str]:
+    """Return the options of `nccltune tune` that differ from its defaults."""
     found = []
     for name, option, share in (
         ("min_gain", "--min-gain", True),
@@ -215,12 +223,12 @@ def _options(told: "TuneOptions", usual: "TuneOptions") -> list[str]:
         ("assumed_noise", "--assume-noise", True),
         ("channel_tolerance", "--channel-tolerance", True),
     ):
-        value = getattr(told, name)
+        value = getattr(options, name)
         if value != getattr(usual, name):
             found.append(f"{option} {100 * value:.6g}%" if share else f"{option} {value:.6g}")
-    found += ["--weights", shlex.quote(told.weights)] if told.weights else []
-    found += ["--extend"] if told.extend else []
-    found += ["--any-scale"] if told.any_scale else []
+    found += ["--weights", shlex.quote(options.weights)] if options.weights else []
+    found += ["--extend"] if options.extend else []
+    found += ["--any-scale"] if options.any_scale else []
     return found
 
 

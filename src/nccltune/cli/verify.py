@@ -283,7 +283,7 @@ def _so_far(plan: "ProofPlan") -> "RenderableType":
     from nccltune.report.words import range_text
 
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("rule", "", "", "sizes", "rounds", "gain so far"):
+    for name in ("rule", "", "", "sizes", "rounds", "gain so far (95 % CI)"):
         table.add_column(name, justify="right" if name in ("sizes", "rounds") else "left")
     for item in plan.verdicts({}):
         gain = ""

@@ -8,6 +8,7 @@ from nccltune.analyze.result import Analysis, Condition, ConditionAnalysis
 from nccltune.model.choice import DEFAULT, Choice
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.report import words
+from nccltune.report.alike import AlikeFindings, grouped
 from nccltune.report.charts import choice_map, saturation_text, series, tuned_series
 from nccltune.report.data import (
     Checks,
@@ -18,13 +19,15 @@ from nccltune.report.data import (
     LeftRow,
     Mark,
     NoiseRow,
-    ProofReport,
     Report,
     RuleRow,
     SizeRow,
 )
 from nccltune.report.facts import header_facts
+from nccltune.report.proof import build_proof
+from nccltune.report.proven import ProvenGain, proven_gains
 from nccltune.report.verdict import notes, outcome, verdict
+from nccltune.tune.proof.result import Proof
 from nccltune.tune.result import Decision, RuleEvidence, TunedGroup, Tuning
 
 CHECK_FIRST = (
@@ -36,8 +39,12 @@ CHECK_FIRST = (
     "Check CPU and NUMA binding of the ranks, and that nothing else uses the GPUs or the network.",
 )
 """What to look at when even the best choice is slow, most likely cause first."""
+RULES_NOTE = (
+    "A sure rule beats NCCL's default over its whole range of sizes, beyond noise and by at least "
+    "{gain}. A single size in it may gain less."
+)
 NOT_TUNED = frozenset({FindingKind.NOT_A_TUNING_PROBLEM, FindingKind.BELOW_EXPECTED})
-"""What no choice mends."""
+"""What no choice improves."""
 
 
 def build(
@@ -47,36 +54,40 @@ def build(
     commands: Commands,
     tool_version: str,
     sources: Sequence[str] = (),
-    proof: ProofReport | None = None,
+    proof: Proof | None = None,
     checks: Checks | None = None,
 ) -> Report:
-    """The report of one study. `sources` names what the timings were read from, one a line; `proof`
-    is of the rules that `tuning` holds."""
+    """Return the report of one study.
+
+    `sources` names what the timings were read from, one a line. `proof` is of the configuration
+    that the rules of `tuning` were written to.
+    """
     platform = analysis.platform
     conditions = [item.condition for item in analysis.conditions]
     labels = _labels(conditions)
+    alike = grouped(analysis.findings)
     findings = [
-        _finding(number, finding, conditions, labels)
-        for number, finding in enumerate(analysis.findings, 1)
+        _finding(number, finding, conditions, labels) for number, finding in enumerate(alike, 1)
     ]
     rows = []
     for index, item in enumerate(analysis.conditions):
         group = _group_of(item.condition, tuning.groups)
         decided = None if group is None else tuning.groups[group]
         rows.append(_condition(index, item, labels[index], group, decided, findings))
-    sentence, tone = verdict(analysis, tuning.groups)
+    sentence, tone = verdict(analysis, tuning.groups, proof)
+    proven = proven_gains(proof, tuning.groups)
     return Report(
         study=words.printable(platform.name),
         tone=tone,
         verdict=sentence,
-        notes=notes(analysis.findings),
+        notes=notes(alike),
         replay=platform.replay and words.printable(platform.replay),
         facts=header_facts(platform, analysis, tuning, tool_version),
         line_rate_gb_per_s=platform.line_rate_gb_per_s,
         groups=[
-            _group(index, item, label, analysis)
-            for index, (item, label) in enumerate(
-                zip(tuning.groups, _group_labels(tuning.groups), strict=True)
+            _group(index, item, label, analysis, gain)
+            for index, (item, label, gain) in enumerate(
+                zip(tuning.groups, _group_labels(tuning.groups), proven, strict=True)
             )
         ],
         conditions=rows,
@@ -89,7 +100,8 @@ def build(
         commands=commands,
         created=tuning.created,
         tool_version=tool_version,
-        proof=proof,
+        rules_note=RULES_NOTE.format(gain=words.percent_text(tuning.options.min_gain)),
+        proof=None if proof is None else build_proof(proof),
         checks=checks,
     )
 
@@ -138,7 +150,7 @@ def _condition(
     condition = item.condition
     decisions = {} if decided is None else {row.bytes: row for row in decided.decisions}
     lines = [series(curve) for curve in item.curves]
-    if decided is not None and decided.rules:
+    if decided is not None and any(row.choice for row in decided.decisions):
         lines.insert(1 if item.curve(DEFAULT) else 0, tuned_series(item, decisions))
     return ConditionRow(
         id=_condition_id(index),
@@ -208,12 +220,14 @@ def _group_name(group: TunedGroup, scale: bool) -> str:
     return ", ".join(parts)
 
 
-def _group(index: int, group: TunedGroup, label: str, analysis: Analysis) -> GroupRow:
+def _group(
+    index: int, group: TunedGroup, label: str, analysis: Analysis, proven: ProvenGain | None
+) -> GroupRow:
     return GroupRow(
         id=f"group-{index + 1}",
         label=label,
         title=_group_name(group, scale=True),
-        outcome=outcome(analysis, group),
+        outcome=outcome(analysis, group, proven),
         expected_gain=group.expected_gain,
         recovered=group.recovered,
         noise=group.noise,
@@ -223,6 +237,7 @@ def _group(index: int, group: TunedGroup, label: str, analysis: Analysis) -> Gro
             for left in group.left_alone
         ],
         sizes=[_size(decision) for decision in group.decisions],
+        proven_gain=None if proven is None else proven.gain,
     )
 
 
@@ -244,6 +259,10 @@ def _rule(evidence: RuleEvidence) -> RuleRow:
         timings=evidence.timings,
         sure=evidence.sure,
         reason=evidence.reason,
+        channels=evidence.channels,
+        default_channels=evidence.default_channels,
+        decided_by=evidence.decided_by and words.printable(evidence.decided_by),
+        written=evidence.written,
     )
 
 
@@ -258,6 +277,8 @@ def _size(decision: Decision) -> SizeRow:
         gain=decision.gain,
         gain_low=decision.gain_low,
         gain_high=decision.gain_high,
+        channels=decision.channels,
+        default_channels=decision.default_channels,
     )
 
 
@@ -266,8 +287,9 @@ def _best(choice: Choice | None) -> str:
 
 
 def _finding(
-    number: int, finding: Finding, conditions: Sequence[Condition], labels: Sequence[str]
+    number: int, alike: AlikeFindings, conditions: Sequence[Condition], labels: Sequence[str]
 ) -> FindingRow:
+    finding = alike.first
     titles = dict(zip((condition.title for condition in conditions), labels, strict=True))
     where = titles.get(finding.where) if finding.where else None
     text = finding.sentence.removeprefix(f"{finding.where}: ")
@@ -285,4 +307,5 @@ def _finding(
         max_bytes=finding.max_bytes,
         tuning=finding.tuning,
         conditions=[_condition_id(index) for index in _places(finding, conditions)],
+        more=[words.printable(other.sentence) for other in alike.others],
     )

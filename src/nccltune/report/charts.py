@@ -32,7 +32,7 @@ def tuned_series(item: ConditionAnalysis, decisions: dict[int, Decision]) -> Ser
         wanted = _wanted(decisions, size)
         cells.append((size, by_choice.get(wanted, {}).get(size)))
         names.append(choice_label(wanted))
-    return _columns("tuned, predicted", "tuned", cells, names)
+    return _columns("tuned, expected", "tuned", cells, names)
 
 
 def _wanted(decisions: dict[int, Decision], size: int) -> AnyChoice:
@@ -58,7 +58,7 @@ def _columns(
 
 
 def choice_map(item: ConditionAnalysis, decisions: dict[int, Decision]) -> ChoiceMap:
-    """Every choice at every size relative to the fastest there, and the way the rules take."""
+    """Return all choices at all sizes relative to the fastest, and what the rules choose."""
     curves = [curve for curve in item.curves if curve.choice != TUNED_RUN]
     times = [{point.bytes: point.time_us for point in curve.points} for curve in curves]
     sizes = sorted({size for row in times for size in row})

@@ -82,10 +82,17 @@ class SizeRow(msgspec.Struct, frozen=True):
     gain: float | None
     gain_low: float | None
     gain_high: float | None
+    channels: int | None = None
+    default_channels: int | None = None
 
 
 class RuleRow(msgspec.Struct, frozen=True):
-    """A rule with its evidence; `first_bytes` and `last_bytes` are the measured sizes in it."""
+    """A rule with its evidence; `first_bytes` and `last_bytes` are the measured sizes in it.
+
+    `gain` and its interval are of the whole range, `least` and `most` of a single size. `channels`
+    and `default_channels` are the most at any size, one SM each. `written` says that it is in the
+    configuration; `decided_by` names the runs that would decide a rule that is not sure.
+    """
 
     min_bytes: int
     max_bytes: int
@@ -101,6 +108,10 @@ class RuleRow(msgspec.Struct, frozen=True):
     timings: int
     sure: bool
     reason: str
+    channels: int | None = None
+    default_channels: int | None = None
+    decided_by: str | None = None
+    written: bool = True
 
 
 class LeftRow(msgspec.Struct, frozen=True):
@@ -114,7 +125,7 @@ class LeftRow(msgspec.Struct, frozen=True):
 
 class GroupRow(msgspec.Struct, frozen=True):
     """The decisions of one collective at one scale; `outcome` is them in words, `label` as short
-    as telling the groups apart allows."""
+    as telling the groups apart allows. `proven_gain` is None where no proof confirmed a rule."""
 
     id: str
     label: str
@@ -126,6 +137,7 @@ class GroupRow(msgspec.Struct, frozen=True):
     rules: list[RuleRow]
     left_alone: list[LeftRow]
     sizes: list[SizeRow]
+    proven_gain: float | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -165,7 +177,8 @@ class ConditionRow(msgspec.Struct, frozen=True):
 
 
 class FindingRow(msgspec.Struct, frozen=True):
-    """A finding; `conditions` are the ids of those it shows on. `heading` is its kind in words."""
+    """A finding; `conditions` are the ids of those it shows on. `heading` is its kind in words,
+    `more` are the sentences of findings that say the same about something else."""
 
     number: int
     id: str
@@ -177,6 +190,7 @@ class FindingRow(msgspec.Struct, frozen=True):
     max_bytes: int | None
     tuning: bool | None
     conditions: list[str]
+    more: list[str] = []
 
 
 class ProofSizeRow(msgspec.Struct, frozen=True):
@@ -240,10 +254,14 @@ class ProofReport(msgspec.Struct, frozen=True):
     groups: list[ProofGroupRow]
 
 
-class Commands(msgspec.Struct, frozen=True):
-    """Commands to copy; `deploy` is None where there is nothing to deploy."""
+class Commands(msgspec.Struct, frozen=True, kw_only=True):
+    """Commands to copy. `reproduce` measures again, into a study of its own; `reproduce_note` says
+    what to know about that. `rebuild` makes rules and report from the same samples. `deploy` is
+    None where there is nothing to deploy."""
 
     reproduce: str
+    reproduce_note: str
+    rebuild: str
     deploy: str | None
 
 
@@ -259,7 +277,8 @@ class Checks(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """Everything that is shown, in the order of reading. `tone` is the verdict's colour: there is
     a gain, NCCL is right already, or it cannot be told. `replay` names the recording that the
-    timings were drawn from. `sources` are the files read, `remarks` how it was measured."""
+    timings were drawn from. `sources` are the files read, `remarks` how it was measured,
+    `rules_note` what a rule had to show."""
 
     study: str
     tone: Tone
@@ -277,6 +296,7 @@ class Report(msgspec.Struct, frozen=True):
     commands: Commands
     created: str
     tool_version: str
+    rules_note: str = ""
     proof: ProofReport | None = None
     checks: Checks | None = None
     schema_version: int = SCHEMA_VERSION

@@ -5,12 +5,21 @@ import base64
 import gzip
 import importlib.resources
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from nccltune.model.sizes import format_bytes
 from nccltune.report import words
-from nccltune.report.data import ConditionRow, GroupRow, Report, SizeRow
+from nccltune.report.data import (
+    ConditionRow,
+    GroupRow,
+    LeftRow,
+    ProofRuleRow,
+    Report,
+    RuleRow,
+    SizeRow,
+)
 from nccltune.report.examination import FILTERS
 
 _NAMES = re.compile(r"(\w+-\w+)")
@@ -26,12 +35,13 @@ class GlanceCell(msgspec.Struct, frozen=True):
 
 
 class GlanceRow(msgspec.Struct, frozen=True):
-    """One line of the table under the verdict."""
+    """One line of the table under the verdict; `kind` says whether the gain is proven."""
 
     title: str
     condition: str | None
     cells: list[GlanceCell]
     gain: float | None
+    kind: str
     outcome: str
 
 
@@ -56,6 +66,9 @@ def render(report: Report) -> str:
     environment.filters |= {
         "size": format_bytes,
         "range": words.range_text,
+        "form": words.size_form,
+        "ends": _ends,
+        "sms": _sms,
         "time": lambda value: "–" if value is None else words.time_text(value, "µs"),
         "percent": words.percent_text,
         "sentence": lambda text: words.sentence(typeset(text)),
@@ -63,9 +76,12 @@ def render(report: Report) -> str:
         "pieces": pieces,
         **FILTERS,
     }
+    tabs = ordered_conditions(report)
     return environment.get_template("page.html.j2").render(
         report=report,
-        first=first_condition(report),
+        first=tabs[0] if tabs else None,
+        tabs=tabs,
+        gain_note=words.GAIN_NOTE,
         glance=_glance(report),
         tables=_tables(report),
         css=_asset("page.css") + (_asset("examination.css") if report.checks else ""),
@@ -75,12 +91,28 @@ def render(report: Report) -> str:
     )
 
 
-def first_condition(report: Report) -> ConditionRow | None:
-    """What the charts show first: the condition with the largest expected gain."""
-    gains = {group.id: group.expected_gain or 1.0 for group in report.groups if group.rules}
-    if not report.conditions:
+def ordered_conditions(report: Report) -> list[ConditionRow]:
+    """The conditions in the order of the tabs, the first of which is shown at first: those with
+    rules before the others, the largest gain first, as in the verdict."""
+    gains = {group.id: _gain(group) or 1.0 for group in report.groups if group.rules}
+    return sorted(report.conditions, key=lambda item: -gains.get(item.group or "", 0.0))
+
+
+def _gain(group: GroupRow) -> float | None:
+    """The gain that is shown for a group: what was proven, else what is expected."""
+    if not group.rules:
         return None
-    return max(report.conditions, key=lambda item: gains.get(item.group or "", 0.0))
+    return group.expected_gain if group.proven_gain is None else group.proven_gain
+
+
+def _ends(rows: Sequence[RuleRow | ProofRuleRow | LeftRow]) -> list[int]:
+    """Both ends of every range of a table."""
+    return [end for row in rows for end in (row.min_bytes, row.max_bytes)]
+
+
+def _sms(rule: RuleRow) -> str:
+    """`16 (default 24)`, `unknown`."""
+    return words.sms_text(rule.channels, rule.default_channels).removeprefix("SMs ")
 
 
 def typeset(text: str) -> str:
@@ -120,13 +152,16 @@ def _glance(report: Report) -> Glance:
         return Glance(0, 0, [])
     shown = {item.group: item.id for item in reversed(report.conditions)}
     rows = []
-    for group in report.groups:
+    for group in sorted(report.groups, key=lambda group: -(_gain(group) or 0.0)):
+        gain = _gain(group)
+        proven = "" if gain is None else "expected" if group.proven_gain is None else "proven"
         rows.append(
             GlanceRow(
                 title=group.label,
                 condition=shown.get(group.id),
                 cells=_cells(group, sizes),
-                gain=group.expected_gain if group.rules else None,
+                gain=gain,
+                kind=proven,
                 outcome=group.outcome,
             )
         )
@@ -141,7 +176,7 @@ def _cells(group: GroupRow, sizes: list[int]) -> list[GlanceCell]:
         if row is None:
             cells.append(GlanceCell("gap", f"{format_bytes(size)}: not measured"))
         elif row.choice is None:
-            cells.append(GlanceCell("keep", f"{format_bytes(size)}: left alone"))
+            cells.append(GlanceCell("keep", f"{format_bytes(size)}: keeps the default"))
         else:
             gain = "" if row.gain is None else f", {row.gain:.2f}×"
             cells.append(GlanceCell(_shade(row.gain), f"{format_bytes(size)}: {row.choice}{gain}"))

@@ -2,11 +2,10 @@
 """The report for a terminal: the page's order, condensed."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nccltune.model.finding import FindingKind
-from nccltune.model.sizes import format_bytes
 from nccltune.report import words
 from nccltune.report.data import (
     GroupRow,
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 
 MAX_WIDTH = 120
 """Longer lines are hard to read, however wide the terminal is."""
+NARROW = 66
+"""Below this many columns a table row takes two lines."""
 INDENT = 11
-_SIZE_HEADS = f"{'size':>10}{'default':>12}{'tuned':>12}{'gain':>8}   {'95 % CI':<12}choice"
 _ASCII = str.maketrans(
     {"·": "-", "–": "-", "—": "-", "×": "x", "µ": "u", "…": "...", "’": "'", "“": '"', "”": '"'}
 )
@@ -54,7 +54,8 @@ def render(report: Report, console: "Console") -> None:
     _facts(page, report)
     _sizes(page, report)
     if report.proof is not None:
-        page.heading("proof: default against tuned, interleaved in one run")
+        page.blank()
+        page.wrapped("proof: default against tuned, interleaved in one run", style="bold")
         page.wrapped(report.proof.sentence, label="verify", indent=INDENT)
         page.wrapped(report.proof.how, label="measured", indent=INDENT)
         _proof(page, report.proof)
@@ -64,13 +65,8 @@ def render(report: Report, console: "Console") -> None:
     _next(page, report)
 
 
-def size_table(report: Report, console: "Console") -> None:
-    """Print only the table of default and tuned times at the sizes that tell most."""
-    _sizes(_Page(console), report)
-
-
 def proof_tables(proof: ProofReport, console: "Console", *, brief: bool = False) -> None:
-    """Print only the tables of a proof: sizes that tell most, then the rules (if `brief` those
+    """Print only the tables of a proof: the most telling sizes, then the rules (if `brief` those
     that do not hold)."""
     _proof(_Page(console), proof, brief=brief)
 
@@ -81,6 +77,7 @@ class _Page:
     def __init__(self, console: "Console") -> None:
         self._console = console
         self.width = min(console.width, MAX_WIDTH)
+        self.narrow = self.width < NARROW
         self._ascii = not console.encoding.lower().replace("-", "").startswith("utf")
 
     def line(self, *parts: "str | tuple[str, str]") -> None:
@@ -136,30 +133,74 @@ def _facts(page: _Page, report: Report) -> None:
 
 
 def _sizes(page: _Page, report: Report) -> None:
-    for group in report.groups:
-        if group.rules:
-            page.heading(group.label)
-            page.line((_SIZE_HEADS, "dim"))
-            for row in telling_sizes(group):
-                _size(page, row)
+    shown = [group for group in report.groups if group.rules and group.proven_gain is None]
+    for group in shown:
+        page.heading(group.label)
+        rows = telling_sizes(group)
+        form = words.size_form(row.bytes for row in rows)
+        _size_heads(page, "tuned, expected")
+        for row in rows:
+            _size(page, row, form)
+    if shown:
+        page.blank()
+        _gain_note(page)
 
 
-def _size(page: _Page, row: SizeRow) -> None:
+def _size_heads(page: _Page, tuned: str) -> None:
+    if page.narrow:
+        page.line((f"{'size':>10}{'gain':>8}   95 % CI", "dim"))
+        page.line((f"{'':>4}default -> {tuned}  choice", "dim"))
+        return
+    page.line((f"{'size':>10}{'default':>12}{tuned:>17}{'gain':>8}   {'95 % CI':<12}choice", "dim"))
+
+
+def _size_line(
+    page: _Page,
+    cells: tuple[str, str, str, str],
+    interval: str,
+    choice: tuple[str, str],
+    *,
+    styles: tuple[str, str],
+    note: tuple[str, str] = ("", ""),
+) -> None:
+    """One size: `cells` are size, default, tuned and gain; `styles` those of gain and interval."""
+    size, default, tuned, gain = cells
+    if not page.narrow:
+        page.line(
+            f"{size:>10}{default:>12}{tuned:>17}",
+            (f"{gain:>8}", styles[0]),
+            (f"   {interval:<12}", styles[1]),
+            choice,
+            note,
+        )
+        return
+    page.line(f"{size:>10}", (f"{gain:>8}", styles[0]), (f"   {interval}", styles[1]))
+    page.line(f"{'':>4}{default} -> {tuned}  ", choice)
+    if note[0]:
+        page.wrapped(note[0].strip(), indent=4, style=note[1])
+
+
+def _gain_note(page: _Page) -> None:
+    page.wrapped(words.GAIN_NOTE, style="dim")
+
+
+def _size(page: _Page, row: SizeRow, form: Callable[[int], str]) -> None:
     default = "unknown" if row.default_us is None else words.time_text(row.default_us)
     gain, interval = _gain(row), _interval(row)
     if row.choice is None:
         gain, interval = ("" if row.default_us is None else "1.00x"), "left alone"
-    page.line(
-        f"{format_bytes(row.bytes):>10}{default:>12}{words.time_text(row.tuned_us):>12}",
-        (f"{gain:>8}", "green" if row.choice else "dim"),
-        (f"   {interval:<12}", "" if row.choice else "dim"),
-        row.choice or "",
+    _size_line(
+        page,
+        (form(row.bytes), default, words.time_text(row.tuned_us), gain),
+        interval,
+        (row.choice or "", ""),
+        styles=("green", "") if row.choice else ("dim", "dim"),
     )
 
 
 def telling_sizes(group: GroupRow) -> list[SizeRow]:
-    """The sizes worth a line: of each rule the first, the last and the one it helps most, and the
-    size left alone on either side."""
+    """Return the sizes worth a line: of each rule the first, the last and the one with the largest
+    gain, and the size left alone on either side."""
     kept = set()
     for rule in group.rules:
         inside = [
@@ -167,6 +208,8 @@ def telling_sizes(group: GroupRow) -> list[SizeRow]:
             for index, row in enumerate(group.sizes)
             if rule.first_bytes <= row.bytes <= rule.last_bytes
         ]
+        if not inside:
+            continue
         best = max(inside, key=lambda index: group.sizes[index].gain or 1.0)
         kept |= {inside[0] - 1, inside[0], best, inside[-1], inside[-1] + 1}
     return [row for index, row in enumerate(group.sizes) if index in kept]
@@ -177,13 +220,21 @@ def _proof(page: _Page, proof: ProofReport, *, brief: bool = False) -> None:
         page.wrapped(f"of {proof.replay}", label="replay", indent=INDENT, style="yellow")
     if proof.remark:
         page.wrapped(proof.remark, label="note", indent=INDENT, style="yellow")
+    alike = False
     for group in proof.groups:
         rows = telling_proof(group)
+        form = words.size_form(row.bytes for row in rows)
         if rows:
             page.heading(group.label)
-            page.line((_SIZE_HEADS, "dim"))
-        for label, row in zip(_size_labels(rows), rows, strict=True):
-            _proof_size(page, label, row)
+            _size_heads(page, "tuned")
+        for row in rows:
+            _proof_size(page, form(row.bytes), row)
+        alike |= len({form(row.bytes) for row in rows}) < len(rows)
+    if any(telling_proof(group) for group in proof.groups):
+        page.blank()
+        _gain_note(page)
+    if alike:
+        page.wrapped(words.EDGE_NOTE, style="dim")
     rules = [rule for rule in proof.rules if not brief or rule.verdict != "holds"]
     if rules:
         page.blank()
@@ -213,38 +264,37 @@ def telling_proof(group: ProofGroupRow) -> list[ProofSizeRow]:
     return [row for index, row in enumerate(rows) if index in kept]
 
 
-def _size_labels(rows: Sequence[ProofSizeRow]) -> list[str]:
-    """Sizes for people; in bytes where two of them, on both sides of an edge, look alike."""
-    short = [format_bytes(row.bytes) for row in rows]
-    return [
-        f"{row.bytes} B" if short.count(label) > 1 else label
-        for row, label in zip(rows, short, strict=True)
-    ]
-
-
 def _proof_size(page: _Page, size: str, row: ProofSizeRow) -> None:
     if row.default_us is None or row.tuned_us is None:
-        page.line(f"{size:>10}   ", (row.words, "dim"))
+        page.wrapped(row.words, label=f"{size:>10}", indent=13, style="dim")
         return
     alone = row.verdict == "left alone"
     colour = {"slower": "red", "not alike": "red", "faster": "green"}.get(row.verdict, "dim")
     note = "" if row.verdict in ("faster", "left alone", "alike") else f"  {row.words}"
-    page.line(
-        f"{size:>10}{words.time_text(row.default_us):>12}{words.time_text(row.tuned_us):>12}",
-        (f"{_gain(row):>8}", colour),
-        (f"   {_interval(row):<12}", "dim" if alone else ""),
-        (row.words, "dim") if alone else row.choice or "",
-        (note, colour),
+    _size_line(
+        page,
+        (size, words.time_text(row.default_us), words.time_text(row.tuned_us), _gain(row)),
+        _interval(row),
+        (row.words, "dim") if alone else (row.choice or "", ""),
+        styles=(colour, "dim" if alone else ""),
+        note=(note, colour),
     )
 
 
 def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
     colour = {"holds": "green", "removed": "red"}.get(row.verdict, "yellow")
-    sizes = words.range_text(row.min_bytes, row.max_bytes, "-")
-    gain = "" if row.gain is None else f"{row.gain:.2f}x ({_interval(row)})"
-    expected = "" if row.expected is None or row.gain is None else f", expected {row.expected:.2f}x"
+    form = words.size_form((row.min_bytes, row.max_bytes))
+    parts = [
+        f"{row.group} {words.range_text(row.min_bytes, row.max_bytes, '-', form)} {row.choice}"
+    ]
+    if row.gain is not None:
+        parts.append(words.gain_text(row.gain))
+        parts.append(words.interval_text(row.gain_low, row.gain_high))
+        per_size = words.per_size_text(row.least, row.most)
+        parts += [f"({per_size})"] if per_size else []
+        parts += [f"expected {row.expected:.2f}x"] if row.expected is not None else []
     page.wrapped(
-        f"{row.group} {sizes} {row.choice} {gain}{expected}",
+        "  ".join(part for part in parts if part),
         label=row.verdict,
         indent=INDENT + 1,
         style=colour if row.verdict != "holds" else "",
@@ -256,17 +306,18 @@ def _proof_rule(page: _Page, row: ProofRuleRow) -> None:
 def _findings(page: _Page, report: Report) -> None:
     page.heading("findings")
     if not report.findings:
-        page.line("  nothing: the curves are as they should be")
+        page.wrapped("nothing: the curves look as expected", indent=2)
     for finding in report.findings:
         where = f", {finding.where}" if finding.where else ""
+        more = f" ({len(finding.more)} more like this: --json lists them)" if finding.more else ""
         page.wrapped(
-            f"{finding.heading}{where}. {finding.sentence}",
+            f"{finding.heading}{where}. {finding.sentence}{more}",
             label=f"{finding.number:>4}",
             indent=6,
             style=_COLOUR.get(finding.kind, ""),
         )
     if report.check_first:
-        page.heading("check first (not a tuning problem)")
+        page.heading("check first, where tuning does not help")
         for number, step in enumerate(report.check_first, 1):
             page.wrapped(step, label=f"{number:>4}", indent=6)
 
@@ -274,25 +325,41 @@ def _findings(page: _Page, report: Report) -> None:
 def _rules(page: _Page, report: Report) -> None:
     page.heading("rules")
     if not any(group.rules for group in report.groups):
-        page.line("  none: nothing is changed, and no file needs to be deployed")
+        page.wrapped("none: nothing is changed, and no file needs to be deployed", indent=2)
     for group in report.groups:
         if not group.rules:
             continue
         page.line(f"  {group.label}")
+        form = words.size_form(
+            end for rule in group.rules for end in (rule.min_bytes, rule.max_bytes)
+        )
         for rule in group.rules:
-            _rule(page, rule)
+            _rule(page, rule, form)
 
 
-def _rule(page: _Page, rule: RuleRow) -> None:
-    interval = _interval(rule)
-    low, high = format_bytes(rule.min_bytes), format_bytes(rule.max_bytes)
-    page.line(
-        f"{low:>12} - {high:<10} {rule.choice:<16}",
-        (_gain(rule), "green"),
-        f"  {interval}   " if interval else "   ",
-        ("sure", "green") if rule.sure else ("not sure", "yellow"),
-    )
-    page.wrapped(f"{rule.reason}; {words.counted(rule.timings, 'timing')}", indent=26, style="dim")
+def _rule(page: _Page, rule: RuleRow, form: Callable[[int], str]) -> None:
+    interval = words.interval_text(rule.gain_low, rule.gain_high)
+    sizes = f"{form(rule.min_bytes):>12} - {form(rule.max_bytes):<10}"
+    sure = ("sure", "green") if rule.sure else ("not sure", "yellow")
+    if page.narrow:
+        page.line(f"  {sizes.strip()}  {rule.choice}")
+        page.line("    ", (_gain(rule), "green"), f"  {interval}  " if interval else "  ", sure)
+    else:
+        page.line(
+            f"{sizes} {rule.choice:<16}",
+            (_gain(rule), "green"),
+            f"  {interval}   " if interval else "   ",
+            sure,
+        )
+    per_size = words.per_size_text(rule.least, rule.most)
+    parts = [per_size] if per_size else []
+    parts += [words.sms_text(rule.channels, rule.default_channels)]
+    parts += [] if rule.written else ["not written to the configuration"]
+    parts += [rule.reason, words.counted(rule.timings, "timing")]
+    indent = 4 if page.narrow else 26
+    page.wrapped("; ".join(parts), indent=indent, style="dim")
+    if rule.decided_by and not rule.sure:
+        page.wrapped(f"would be decided by: {rule.decided_by}", indent=indent)
 
 
 def _left_alone(page: _Page, report: Report) -> None:
@@ -302,22 +369,34 @@ def _left_alone(page: _Page, report: Report) -> None:
     page.heading("left alone on purpose")
     for group in groups:
         page.line(f"  {group.label}")
+        form = words.size_form(
+            end for left in group.left_alone for end in (left.min_bytes, left.max_bytes)
+        )
         for left in group.left_alone:
-            sizes = words.range_text(left.min_bytes, left.max_bytes, "-")
-            page.wrapped(left.reason, label=f"{sizes:>24}", indent=26)
+            sizes = words.range_text(left.min_bytes, left.max_bytes, "-", form)
+            if page.narrow:
+                page.line(("    " + sizes, "dim"))
+                page.wrapped(left.reason, indent=6)
+            else:
+                page.wrapped(left.reason, label=f"{sizes:>24}", indent=26)
 
 
 def _next(page: _Page, report: Report) -> None:
     if report.remarks:
         page.heading("how it was measured")
         for remark in report.remarks:
-            page.wrapped(remark, label="   -", indent=6)
+            page.wrapped(remark.replace("`", ""), label="   -", indent=6)
     page.heading("next")
     commands = report.commands
-    for label, command in (("deploy", commands.deploy), ("reproduce", commands.reproduce)):
+    for label, command in (
+        ("deploy", commands.deploy),
+        ("rebuild", commands.rebuild),
+        ("measure", commands.reproduce),
+    ):
         if command:
             # A command is copied: it must not be cut into lines.
-            page.line((f"  {label:<11}", "dim"), command)
+            page.line((f"  {label:<9}", "dim"), command)
+    page.wrapped(commands.reproduce_note, indent=11, style="dim")
 
 
 def _gain(row: SizeRow | RuleRow | ProofSizeRow) -> str:

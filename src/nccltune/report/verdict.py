@@ -1,63 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict in one sentence, and what to know before believing it."""
+"""The verdict in a few sentences, and what to know before believing it."""
 
 from collections.abc import Sequence
 
 from nccltune.analyze.result import Analysis
 from nccltune.model.finding import Finding, FindingKind
+from nccltune.report.alike import AlikeFindings
 from nccltune.report.data import Note, Tone
-from nccltune.report.words import counted, gain_text, listed, percent_text, where_text
-from nccltune.tune.result import Decision, TunedGroup
+from nccltune.report.proven import ProvenGain, proven_gains
+from nccltune.report.words import (
+    counted,
+    gain_text,
+    listed,
+    percent_text,
+    range_text,
+    where_text,
+)
+from nccltune.tune.proof.result import Proof
+from nccltune.tune.result import Decision, RuleEvidence, TunedGroup
 
 NAMED = 3
 """So many collectives are named in the verdict; more would be a list, not a sentence."""
+PLACES = 2
+"""So many places are named in a note."""
 _NOTES = {
     FindingKind.WRONG_RESULTS: "wrong results: their timings are left out",
     FindingKind.SUSPECT_RUN: "a run is not what it claims to be",
     FindingKind.SINGLE_SAMPLES: "noise cannot be told from so few timings",
     FindingKind.NO_DEFAULT: "the default was not measured",
-    FindingKind.BELOW_EXPECTED: "slower than the platform should be: check it before tuning",
-    FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem: check the base performance",
+    FindingKind.BELOW_EXPECTED: "slower than the platform should be, check it first",
+    FindingKind.NOT_A_TUNING_PROBLEM: "not a tuning problem",
 }
 """Findings that a reader must know of before the verdict means anything, worst first."""
+_PLACED = frozenset({FindingKind.BELOW_EXPECTED, FindingKind.NOT_A_TUNING_PROBLEM})
+"""Of these the note says where: elsewhere there may be gains."""
 
 
-def verdict(analysis: Analysis, groups: Sequence[TunedGroup]) -> tuple[str, Tone]:
-    """One sentence on all groups, and its tone."""
+def verdict(
+    analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None = None
+) -> tuple[str, Tone]:
+    """What is proven of all groups, else what is expected, and its tone. `proof` is of the
+    configuration that the rules of `groups` were written to."""
     if not analysis.samples:
         return "Nothing was measured yet.", "unknown"
     if not groups:
         return "No rules: NCCL asks no tuner about the collectives measured here.", "unknown"
-    ruled = [group for group in groups if group.rules]
+    ruled = [group for group in groups if written(group)]
     if not ruled:
-        return _without_rules(analysis, groups)
-    number = sum(len(group.rules) for group in ruled)
+        return _without_rules(analysis, groups, proof)
     if all(group.expected_gain is None for group in ruled):
+        number = sum(len(written(group)) for group in ruled)
         names = listed(_first([_name(group, groups) for group in ruled], len(ruled)))
         return (
             f"{counted(number, 'rule')} {'name' if number > 1 else 'names'} the fastest choice "
             f"measured for {names}; the gain is unknown, because the default was not measured.",
             "unknown",
         )
-    known = [group for group in ruled if group.expected_gain is not None]
-    known.sort(key=lambda group: -(group.expected_gain or 1.0))
-    clauses = [
-        f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}"
-        f"{'' if index else ' faster'} {_where(group)}"
-        for index, group in enumerate(known)
-    ]
-    gains = f"{listed(_first(clauses, len(ruled)))}; {_rest(analysis, groups)}"
-    rules = counted(number, "rule")
-    if any(evidence.sure for group in ruled for evidence in group.rules):
-        return f"{rules} {'make' if number > 1 else 'makes'} {gains}.", "gain"
-    return f"{rules} should make {gains}; noise is only assumed.", "gain"
+    sentences = _proven(ruled, groups, proof) or _expected(ruled, groups, proof)
+    rest = [*_unwritten(groups), *_rest(analysis, groups)]
+    return " ".join([*sentences, *rest]), "gain"
 
 
-def outcome(analysis: Analysis, group: TunedGroup) -> str:
+def outcome(analysis: Analysis, group: TunedGroup, proven: ProvenGain | None = None) -> str:
     """What was decided for one group, in a few words."""
+    rules = written(group)
+    if rules:
+        where = _where(group) if proven is None else where_text(proven.sizes, proven.measured)
+        return f"{counted(len(rules), 'rule')} {where}"
     if group.rules:
-        sizes = sum(len(evidence.sizes) for evidence in group.rules)
-        return f"{counted(len(group.rules), 'rule')} at {sizes} of {len(group.decisions)} sizes"
+        return f"{counted(len(group.rules), 'candidate')}, not sure and not written"
     if _right(analysis, group):
         return "NCCL's default is right, within noise"
     by_reason: dict[str, int] = {}
@@ -70,18 +81,114 @@ def outcome(analysis: Analysis, group: TunedGroup) -> str:
     return f"no rule: {reason}{where}"
 
 
-def notes(findings: Sequence[Finding]) -> list[Note]:
+def notes(findings: Sequence[AlikeFindings]) -> list[Note]:
     """What must be known with the verdict, worst first; each leads to the first such finding."""
     found = []
-    for kind, text in _NOTES.items():
-        numbers = [number for number, finding in enumerate(findings, 1) if finding.kind is kind]
-        if numbers:
-            many = f" ({len(numbers)} findings)" if len(numbers) > 1 else ""
-            found.append(Note(text[0].upper() + text[1:] + many, f"finding-{numbers[0]}"))
+    for kind, words in _NOTES.items():
+        alike = [(n, item) for n, item in enumerate(findings, 1) if item.first.kind is kind]
+        if not alike:
+            continue
+        every = [one for _, item in alike for one in (item.first, *item.others)]
+        more = f" ({len(every)} findings)" if len(every) > 1 else ""
+        text = f"{words}: {_places(every)}" if kind in _PLACED else words + more
+        found.append(Note(text[0].upper() + text[1:], f"finding-{alike[0][0]}"))
     return found
 
 
-def _without_rules(analysis: Analysis, groups: Sequence[TunedGroup]) -> tuple[str, Tone]:
+def written(group: TunedGroup) -> list[RuleEvidence]:
+    """The rules of a group that are part of the configuration."""
+    return [evidence for evidence in group.rules if evidence.written]
+
+
+def _proven(
+    ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
+) -> list[str]:
+    """What was proven, in sentences; empty where nothing was."""
+    if proof is None:
+        return []
+    gains = [
+        (group, gain)
+        for group, gain in zip(ruled, proven_gains(proof, ruled), strict=True)
+        if gain is not None
+    ]
+    if not gains:
+        return []
+    gains.sort(key=lambda item: -item[1].gain)
+    clauses = [
+        f"{_name(group, groups)} {gain_text(gain.gain)}{'' if index else ' faster'} "
+        f"{where_text(gain.sizes, gain.measured)}"
+        for index, (group, gain) in enumerate(gains)
+    ]
+    number = sum(gain.rules for _, gain in gains)
+    how = "Proven in a replay" if proof.replay else "Proven"
+    sentences = [
+        f"{how}: {counted(number, 'rule')} {'make' if number > 1 else 'makes'} "
+        f"{listed(_first(clauses, len(clauses)))}."
+    ]
+    if proof.slower:
+        verb = "is" if proof.slower == 1 else "are"
+        sentences.append(f"{counted(proof.slower, 'size')} {verb} slower than the default.")
+    open_rules = sum(len(written(group)) for group in ruled) - number
+    if open_rules:
+        verb = "is" if open_rules == 1 else "are"
+        sentences.append(f"{open_rules} more {verb} not proven.")
+    return sentences
+
+
+def _expected(
+    ruled: Sequence[TunedGroup], groups: Sequence[TunedGroup], proof: Proof | None
+) -> list[str]:
+    known = [group for group in ruled if group.expected_gain is not None]
+    known.sort(key=lambda group: -(group.expected_gain or 1.0))
+    clauses = [
+        f"{_name(group, groups)} {gain_text(group.expected_gain or 1.0)}"
+        f"{'' if index else ' faster'} {_where(group)}"
+        for index, group in enumerate(known)
+    ]
+    rules = [evidence for group in ruled for evidence in written(group)]
+    number = len(rules)
+    sentences = [
+        f"{counted(number, 'rule')} {'are' if number > 1 else 'is'} expected to make "
+        f"{listed(_first(clauses, len(ruled)))}."
+    ]
+    unsure = sum(not evidence.sure for evidence in rules)
+    if unsure == number and all(group.noise_source == "assumed" for group in ruled):
+        sentences.append("No rule is sure, because noise is only assumed.")
+    elif unsure:
+        none = "No rule is" if unsure == number else f"{unsure} of them "
+        verb = "" if unsure == number else "is not" if unsure == 1 else "are not"
+        sentences.append(f"{none}{verb} sure.")
+    if proof is not None:
+        sentences.append("The proof has not confirmed a gain.")
+    return sentences
+
+
+def _unwritten(groups: Sequence[TunedGroup]) -> list[str]:
+    number = sum(not evidence.written for group in groups for evidence in group.rules)
+    if not number:
+        return []
+    more = f"{number} more {'rule is' if number == 1 else 'rules are'}"
+    return [f"{more} not sure and not written."]
+
+
+def _without_rules(
+    analysis: Analysis, groups: Sequence[TunedGroup], proof: Proof | None
+) -> tuple[str, Tone]:
+    unsure = sum(len(group.rules) for group in groups)
+    if unsure:
+        verb = "is" if unsure == 1 else "are"
+        return (
+            f"No rule is sure enough to be written: {counted(unsure, 'candidate')} {verb} shown "
+            "with what would decide. NCCL's default is kept at all sizes.",
+            "unknown",
+        )
+    if proof is not None and proof.dropped and not proof.rules:
+        number = len(proof.dropped)
+        return (
+            f"No rule held in the proof: {counted(number, 'rule')} "
+            f"{'was' if number == 1 else 'were'} removed. NCCL's default is kept at all sizes.",
+            "unknown",
+        )
     if not any(row.default_us is not None for group in groups for row in group.decisions):
         return "No rules: there is no default to beat, because it was not measured.", "unknown"
     if all(_right(analysis, group) for group in groups):
@@ -93,26 +200,30 @@ def _without_rules(analysis: Analysis, groups: Sequence[TunedGroup]) -> tuple[st
         )
     if all(group.noise_source == "assumed" for group in groups):
         return (
-            "No rules: nothing beats NCCL's default by more than the noise assumed; everything is "
-            "left as NCCL has it.",
+            "No rules: nothing beats NCCL's default by more than the noise assumed. NCCL's "
+            "default is kept at all sizes.",
             "unknown",
         )
     return (
-        "No rules: no gain over NCCL's default is sure enough to change it; everything is left as "
-        "NCCL has it.",
+        "No rules: no gain over NCCL's default is sure enough to change it. NCCL's default is "
+        "kept at all sizes.",
         "unknown",
     )
 
 
-def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> str:
+def _rest(analysis: Analysis, groups: Sequence[TunedGroup]) -> list[str]:
+    if not any(row.choice is None for group in groups for row in group.decisions):
+        return []
     if all(_right(analysis, group) for group in groups):
-        return "the rest is right within noise and left as NCCL has it"
-    return "everything else is left as NCCL has it"
+        return ["No other size improved by more than noise; those keep NCCL's default."]
+    return ["All other sizes keep NCCL's default."]
 
 
 def _right(analysis: Analysis, group: TunedGroup) -> bool:
     """Whether the timings show the default to be right at every size that keeps it: it was
     measured there, noise is known, and no bad crossover reaches there."""
+    if len(written(group)) != len(group.rules):
+        return False
     kept = [row for row in group.decisions if row.choice is None]
     crossed = [
         finding
@@ -131,8 +242,24 @@ def _reaches(finding: Finding, row: Decision) -> bool:
 
 
 def _where(group: TunedGroup) -> str:
-    ruled = sorted({size for evidence in group.rules for size in evidence.sizes})
+    ruled = sorted({size for evidence in written(group) for size in evidence.sizes})
     return where_text(ruled, [row.bytes for row in group.decisions])
+
+
+def _places(findings: Sequence[Finding]) -> str:
+    """`all-gather 256 KiB – 4 MiB, all-reduce 64 KiB and 3 more`."""
+    scales = {finding.scale for finding in findings}
+    parts = []
+    for finding in findings:
+        words = [] if finding.collective is None else [finding.collective.prose]
+        if len(scales) > 1 and finding.scale is not None:
+            words.append(f"({finding.scale})")
+        if finding.min_bytes is not None and finding.max_bytes is not None:
+            words.append(range_text(finding.min_bytes, finding.max_bytes))
+        parts.append(" ".join(words))
+    every = list(dict.fromkeys(part for part in parts if part))
+    more = f" and {len(every) - PLACES} more" if len(every) > PLACES else ""
+    return ", ".join(every[:PLACES]) + more
 
 
 def _name(group: TunedGroup, groups: Sequence[TunedGroup]) -> str:

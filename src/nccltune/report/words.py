@@ -3,7 +3,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nccltune.model.finding import FindingKind
 from nccltune.model.sizes import format_bytes
@@ -27,9 +27,19 @@ NOISE_WORDS = {
     "split rounds": "A/A: odd against even rounds of the default",
     "assumed": "so few timings a point cannot tell it",
 }
+GAIN_NOTE = (
+    "The gain compares timings of the same round and averages over rounds, so it can differ from "
+    "the ratio of the two medians."
+)
+"""Under every table that shows two times beside their gain."""
+EDGE_NOTE = "Two rows of one size are the last byte of one range and the first of the next."
+"""Under a table in which two sizes are written alike."""
 
-
-_WORD = re.compile(r"[a-z]+(?=[ ,:]|$)")
+_WORD = re.compile(r"(?!(?:nccltune|mpirun|srun|torchrun|kubectl)\b)[a-z]+(?=[ ,:]|$)")
+_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_TOGETHER = re.compile(
+    r"(?<=%) (?=CI )|(?<=% CI) (?=\d)|(?<=per) (?=size \d)|(?<=size) (?=\d)|(?<=SMs) (?=\w)"
+)
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|B|KiB|MiB|GiB|TiB|us|µs|ms|s|GB/s)(?!\w))")
 
 
@@ -65,13 +75,58 @@ def percent_text(share: float) -> str:
 
 
 def gain_text(gain: float) -> str:
-    """A gain in prose, without trailing zeros: `1.4x`, `1.27x`."""
-    return f"{gain:.3g}x"
+    """A gain, everywhere with two decimals: `1.30x`."""
+    return f"{gain:.2f}x"
 
 
-def range_text(low: int, high: int, dash: str = "–") -> str:
+def interval_text(low: float | None, high: float | None) -> str:
+    """`95 % CI 1.18-1.24`; empty where it is not known."""
+    return "" if low is None or high is None else f"95 % CI {low:.2f}-{high:.2f}"
+
+
+def per_size_text(least: float | None, most: float | None) -> str:
+    """The smallest and largest gain at one size of a range: `per size 1.03-1.43`; empty where they
+    are not known or the same."""
+    if least is None or most is None or f"{least:.2f}" == f"{most:.2f}":
+        return ""
+    return f"per size {least:.2f}-{most:.2f}"
+
+
+def sms_text(channels: int | None, default: int | None) -> str:
+    """What a choice takes from compute, one SM a channel: `SMs 16 (default 24)`, `SMs unknown`."""
+    if channels is None and default is None:
+        return "SMs unknown"
+    known = ["unknown" if number is None else str(number) for number in (channels, default)]
+    return f"SMs {known[0]} (default {known[1]})"
+
+
+def size_form(sizes: Iterable[int]) -> Callable[[int], str]:
+    """How to write all sizes of one column or list: plain where each is a whole number of its unit
+    (`32 KiB`), else with three significant digits each (`1.11 KiB`, `32.0 KiB`, `240 KiB`)."""
+    return format_bytes if all(map(_is_whole, sizes)) else _three_digits
+
+
+def _is_whole(size: int) -> bool:
+    unit = 1
+    while size >= unit << 10:
+        unit <<= 10
+    return size % unit == 0
+
+
+def _three_digits(size: int) -> str:
+    plain = format_bytes(size)
+    number, _, unit = plain.partition(" ")
+    if unit == "B":
+        return plain
+    value = size / _UNITS[unit]
+    return f"{value:.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {unit}"
+
+
+def range_text(
+    low: int, high: int, dash: str = "–", form: Callable[[int], str] = format_bytes
+) -> str:
     """`2 KiB – 41 KiB`, or one size."""
-    return format_bytes(low) if low == high else f"{format_bytes(low)} {dash} {format_bytes(high)}"
+    return form(low) if low == high else f"{form(low)} {dash} {form(high)}"
 
 
 def between_text(low: int, high: int) -> str:
@@ -83,12 +138,25 @@ def between_text(low: int, high: int) -> str:
     return f"between {number if second.endswith(' ' + unit) else first} and {second}"
 
 
-def where_text(ruled: Sequence[int], measured: Sequence[int]) -> str:
-    """Where rules apply: `between 2 and 256 KiB`, or `at 9 of 17 sizes` where that has holes."""
-    low, high = min(ruled), max(ruled)
-    if len(ruled) == sum(low <= size <= high for size in measured):
-        return between_text(low, high)
-    return f"at {len(ruled)} of {len(measured)} sizes"
+def where_text(ruled: Iterable[int], measured: Sequence[int]) -> str:
+    """Where rules apply, always as ranges of sizes: `between 2 and 256 KiB`; with a hole `between 2
+    and 8 KiB and between 64 and 256 KiB`; with more of them `in 3 ranges between 2 and 256 KiB`.
+
+    `measured` are all sizes, rising; a hole is a measured size that is not in `ruled`.
+    """
+    inside = set(ruled)
+    runs: list[list[int]] = []
+    before = None
+    for size in measured:
+        if size in inside:
+            if before in inside:
+                runs[-1][1] = size
+            else:
+                runs.append([size, size])
+        before = size
+    if len(runs) < 3:
+        return " and ".join(between_text(low, high) for low, high in runs)
+    return f"in {len(runs)} ranges {between_text(runs[0][0], runs[-1][1])}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -104,7 +172,8 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a full stop, and a capital unless it starts with a name (`tree/ll`, `a.txt`)."""
+    """`text` with a full stop, and a capital unless it starts with a name (`tree/ll`, `a.txt`) or a
+    command (`nccltune sweep`)."""
     text = text.strip()
     if _WORD.match(text):
         text = text[0].upper() + text[1:]
@@ -112,8 +181,8 @@ def sentence(text: str) -> str:
 
 
 def unbroken(text: str) -> str:
-    """`text` with a no-break space between a number and its unit."""
-    return _UNIT.sub("\u00a0", text)
+    """`text` with no-break spaces between a number and its unit, and in `95 % CI 1.18-1.24`."""
+    return _TOGETHER.sub("\u00a0", _UNIT.sub("\u00a0", text))
 
 
 def printable(text: str) -> str:

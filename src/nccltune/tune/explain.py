@@ -22,13 +22,17 @@ class DecidedRange(msgspec.Struct, frozen=True):
     """From `min_bytes` to `max_bytes` (inclusive) the plugin decides the same.
 
     `decides` is `default` (left to NCCL), a choice's label with `-` for parts left to NCCL, or
-    `fails`; `warnings` are what NCCL would not tell and a person should know.
+    `fails`; `warnings` are what NCCL does not report and a person should know. `channels` is what
+    the decision takes and `default_channels` what NCCL's default takes there, one SM each: set by
+    the plugin or known from the study's timings; None where it is not known.
     """
 
     min_bytes: int
     max_bytes: int
     decides: str
     warnings: list[str] = []
+    channels: int | None = None
+    default_channels: int | None = None
 
 
 class Explained(msgspec.Struct, frozen=True):
@@ -168,8 +172,52 @@ def _last_alike(decide: Callable[[int], Decision], label: str, low: int, high: i
     return low
 
 
+def with_channels(explained: Explained, tuning: Tuning) -> Explained:
+    """Return `explained` with the channels that are known from the study's own `tuning`: of rules
+    that the plugin follows, and of NCCL's default."""
+    collectives = {
+        collective: [_known_channels(one, collective, explained.scale, tuning) for one in ranges]
+        for collective, ranges in explained.collectives.items()
+    }
+    return msgspec.structs.replace(explained, collectives=collectives)
+
+
+def _known_channels(
+    one: DecidedRange, collective: Collective, scale: Scale, tuning: Tuning
+) -> DecidedRange:
+    groups = [
+        group for group in tuning.groups if (group.collective, group.scale) == (collective, scale)
+    ]
+    followed = [
+        evidence.channels
+        for group in groups
+        for evidence in group.rules
+        if evidence.rule.choice.label == one.decides
+        and evidence.rule.min_bytes <= one.max_bytes
+        and one.min_bytes <= evidence.rule.max_bytes
+    ]
+    defaults = [
+        row.default_channels
+        for group in groups
+        for row in group.decisions
+        if one.min_bytes <= row.bytes <= one.max_bytes
+    ]
+    default = _most(defaults)
+    channels = one.channels
+    if channels is None:
+        channels = default if one.decides == DEFAULT else _most(followed)
+    return msgspec.structs.replace(one, channels=channels, default_channels=default)
+
+
+def _most(numbers: Sequence[int | None]) -> int | None:
+    """The largest; None where one is not known."""
+    known = [number for number in numbers if number is not None]
+    return max(known) if known and len(known) == len(numbers) else None
+
+
 def _range(low: int, high: int, decision: Decision) -> DecidedRange:
     words = [warning.text for warning in decision.warnings]
     if decision.error is not None:
         words.append(decision.error.text)
-    return DecidedRange(low, high, decision.label, words)
+    channels = decision.decided.channels if isinstance(decision.decided, Decided) else None
+    return DecidedRange(low, high, decision.label, words, channels)

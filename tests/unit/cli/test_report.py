@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from nccltune.analyze import sort_samples
 from nccltune.cli import run
 from nccltune.cli.report import commands
 from nccltune.model.platform import Platform
 from nccltune.model.study import Study
+from nccltune.report.data import Commands
 from nccltune.tune.result import TuneOptions, Tuning
 from tests.unit.builders import measure, sizes
 
-VERDICT = "1 rule makes all-reduce 1.6x faster between 1 and 8 KiB"
+VERDICT = "1 rule is expected to make all-reduce 1.60x faster between 1 and 8 KiB"
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
 def test_the_terminal_form_writes_no_page(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(study), "--terminal"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(VERDICT)
+    assert " ".join(out.split()).startswith(VERDICT)
     assert "\nrules\n" in out
     assert not (study / "report.html").exists()
 
@@ -109,16 +111,38 @@ def test_rules_older_than_the_samples_are_searched_anew_with_their_options(
 
 
 def test_commands_name_only_what_was_changed() -> None:
-    tuning = Tuning("x", "2026-11-21", TuneOptions(), [], 0)
-    plain = commands(Path("studies/x"), tuning, written=True)
-    assert plain.reproduce == "nccltune report studies/x"
+    def of(options: TuneOptions) -> Commands:
+        tuning = Tuning("x", "2026-11-21", options, [], 0)
+        return commands(Study(Path("x")), sort_samples([]), tuning, written=True, proven=False)
+
+    plain = of(TuneOptions())
+    assert plain.rebuild == "nccltune tune x && nccltune report x"
     assert plain.deploy is None
-    told = TuneOptions(0.05, 0.1, 0.02, 0.01, extend=True, any_scale=True)
-    changed = commands(Path("x"), Tuning("x", "2026-11-21", told, [], 0), written=True)
-    assert changed.reproduce == (
+    changed = of(TuneOptions(0.05, 0.1, 0.02, 0.01, extend=True, any_scale=True))
+    assert changed.rebuild == (
         "nccltune tune x --min-gain 5% --penalty 0.1 --assume-noise 2% --channel-tolerance 1% "
         "--extend --any-scale && nccltune report x"
     )
+
+
+def test_an_edited_configuration_is_no_longer_what_was_proven(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "demo"
+    assert run(["demo", "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert run(["report", str(path), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdict"].startswith("Proven in a replay: ")
+    assert {group["proven_gain"] is None for group in data["groups"]} == {False}
+    with (path / "tuner.conf").open("a") as file:
+        file.write("allreduce,0,8,ring,ll,-1,4,4\n")
+    assert run(["report", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert data["proof"] is None
+    assert " are expected to make " in data["verdict"]
+    assert "proof.json is of another configuration" in err
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@
 import io
 from pathlib import Path
 
+import msgspec
+
 from nccltune.analyze.findings import NOT_TUNING
 from nccltune.analyze.result import (
     Analysis,
@@ -25,6 +27,13 @@ from nccltune.model.rule import Rule
 from nccltune.model.scale import Scale
 from nccltune.report.build import build
 from nccltune.report.data import Commands, Report
+from nccltune.tune.proof.result import (
+    Proof,
+    ProofGroup,
+    ProvenSize,
+    RuleProof,
+    RuleVerdict,
+)
 from nccltune.tune.result import (
     Decision,
     LeftAlone,
@@ -63,7 +72,12 @@ PLATFORM = Platform(
     recorded_at="2026-11-21T10:00:00+00:00",
     notes=["8 rounds, all choices in random order within each"],
 )
-COMMANDS = Commands("nccltune report studies/two-racks", "nccltune env studies/two-racks")
+COMMANDS = Commands(
+    reproduce="nccltune auto --output studies/two-racks-again",
+    reproduce_note="The command that measured this study, with a new study to write.",
+    rebuild="nccltune tune studies/two-racks && nccltune report studies/two-racks",
+    deploy="nccltune env studies/two-racks",
+)
 
 
 def condition(collective: Collective) -> ConditionAnalysis:
@@ -161,6 +175,8 @@ def tuning() -> Tuning:
                 gain_high=1.6,
                 least=1.5,
                 most=1.6,
+                channels=8,
+                default_channels=24,
             ),
             RuleEvidence(
                 rule=Rule(Collective.ALLREDUCE, 60_001, 1 << 20, ring, 2, 16),
@@ -212,6 +228,80 @@ def tuning() -> Tuning:
         samples=320,
         nccl_version="2.28.9",
         gpu="NVIDIA H100",
+    )
+
+
+def proof(
+    *,
+    replay: str | None = None,
+    first: RuleVerdict = "holds",
+    second: RuleVerdict = "holds",
+    slower: int = 0,
+) -> Proof:
+    """A proof of both rules of `tuning`: 1.5x over 5.8 octaves, 1.25x over 4.1. Its sizes are both
+    sides of every edge; the first `slower` of them are slower."""
+    rules = [evidence.rule for evidence in tuning().groups[0].rules]
+    sizes = []
+    for rule, gain in zip(rules, (1.5, 1.25), strict=True):
+        sizes += [_proven(rule.min_bytes, rule, gain), _proven(rule.max_bytes, rule, gain)]
+    sizes.append(_proven(1 << 22, None, 1.0))
+    for place in range(slower):
+        sizes[place] = msgspec.structs.replace(sizes[place], verdict="slower")
+    return Proof(
+        study="two-racks",
+        config_hash="0",
+        reason="done",
+        points=100,
+        known=0,
+        seconds=1.0,
+        noise=0.011,
+        replay=replay,
+        nccl_version="2.28.9",
+        command="nccltune verify studies/two-racks",
+        at="2026-11-21T10:00:00+00:00",
+        rules=[
+            RuleProof(
+                rule=rule,
+                verdict=verdict,
+                expected=1.5,
+                gain=gain,
+                gain_low=gain * 0.98,
+                gain_high=gain * 1.02,
+                least=gain * 0.9,
+                most=gain * 1.1,
+                rounds=4,
+                sizes=2,
+                between=1,
+            )
+            for rule, gain, verdict in zip(rules, (1.5, 1.25), (first, second), strict=True)
+        ],
+        dropped=[],
+        groups=[
+            ProofGroup(
+                collective=Collective.ALLREDUCE,
+                scale=SCALE,
+                noise=0.011,
+                floor=0.011,
+                rounds=4,
+                sizes=sizes,
+            )
+        ],
+        passes=[],
+    )
+
+
+def _proven(size: int, rule: Rule | None, gain: float) -> ProvenSize:
+    return ProvenSize(
+        bytes=size,
+        choice=rule and rule.choice.label,
+        between=size not in SIZES,
+        verdict="left alone" if rule is None else "faster",
+        rounds=4,
+        default_us=100.0 * gain,
+        tuned_us=100.0,
+        gain=gain,
+        gain_low=gain * 0.95,
+        gain_high=gain * 1.05,
     )
 
 

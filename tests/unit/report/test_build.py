@@ -37,7 +37,7 @@ def test_curves_carry_every_point_with_its_interval_and_n() -> None:
 
 def test_the_tuned_curve_takes_the_points_of_the_choices_that_the_rules_name() -> None:
     tuned = allreduce(report()).series[1]
-    assert (tuned.label, tuned.role) == ("tuned, predicted", "tuned")
+    assert (tuned.label, tuned.role) == ("tuned, expected", "tuned")
     assert tuned.choice == ["tree/ll", "tree/ll", "ring/simple", "default", "default"]
     assert tuned.time_us == [25.0, 40.0, 150.0, 480.0, 3100.0]
     assert tuned.n == [8, 8, 8, 16, 16]

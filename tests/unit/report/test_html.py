@@ -13,9 +13,14 @@ from nccltune.analyze.result import Analysis
 from nccltune.model.platform import Platform
 from nccltune.report.build import build
 from nccltune.report.data import Report
-from nccltune.report.html import embedded_json, first_condition, packed_plotly, pieces, render
+from nccltune.report.html import embedded_json, ordered_conditions, packed_plotly, pieces, render
 from tests.unit.report.fixture import COMMANDS, report, tuning
 
+NEXT = {
+    "deploy": "nccltune env studies/two-racks",
+    "rebuild": "nccltune tune studies/two-racks && nccltune report studies/two-racks",
+    "reproduce": "nccltune auto --output studies/two-racks-again",
+}
 VOID = {"meta", "br", "input", "link", "hr", "img", "line"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028"
 
@@ -70,7 +75,7 @@ def page(text: str) -> Page:
 
 def test_the_verdict_comes_first(page: Page) -> None:
     _, heading = page.one("h1")
-    assert heading.replace("\u00a0", " ") == report().verdict.replace("1.5x", "1.5×")
+    assert heading.replace("\u00a0", " ") == report().verdict.replace("1.50x", "1.50×")
     order = [name for name, _ in page.elements if name in ("h1", "h2")]
     assert order[0] == "h1"
     assert order.count("h1") == 1
@@ -93,9 +98,13 @@ def test_sections_stand_in_the_order_of_reading(page: Page) -> None:
 def test_rules_stand_with_range_choice_gain_interval_n_certainty_and_reason(page: Page) -> None:
     _, rules = page.one("section", id="rules")
     shown = " ".join(rules.replace("\u00a0", " ").split())
-    assert "1 KiB – 58.6 KiB" in shown
-    assert "tree/ll 1.55× 1.50–1.60 48 sure Faster than the default beyond noise (1.1 %)" in shown
-    assert "ring/simple 1.40× 1.30–1.50 24 not sure" in shown
+    assert "1.00 KiB – 58.6 KiB" in shown
+    assert (
+        "tree/ll 1.55× 1.50–1.60 1.50–1.60 8 (default 24) 48 sure Faster than the default beyond "
+        "noise (1.1 %)"
+    ) in shown
+    assert "ring/simple 1.40× 1.30–1.50 1.40–1.40 unknown 24 not sure" in shown
+    assert "over its whole range of sizes, beyond noise and by at least 3 %" in shown
 
 
 def test_what_is_left_alone_says_why(page: Page) -> None:
@@ -181,10 +190,55 @@ def test_the_numbers_are_there_without_javascript(page: Page) -> None:
     assert "4 MiB 480 µs 480 µs left alone 1.00× 480 µs default" in row
 
 
-def test_what_gains_most_is_shown_first() -> None:
-    shown = first_condition(report())
-    assert shown is not None
-    assert shown.title == "all-reduce, 2 nodes, 16 ranks"
+def test_tabs_begin_with_what_has_rules_and_the_first_is_chosen(page: Page) -> None:
+    assert [item.label for item in ordered_conditions(report())] == ["all-reduce", "reduce-scatter"]
+    tabs = list(page.all("input", name="condition"))
+    assert [attributes["value"] for attributes, _ in tabs] == ["condition-2", "condition-1"]
+    assert ["checked" in attributes for attributes, _ in tabs] == [True, False]
+    _, strip = page.one("table", class_="glance")
+    assert strip.index("all-reduce") < strip.index("reduce-scatter")
+
+
+def test_names_of_commands_keep_their_case_and_backticks_become_code() -> None:
+    remarks = ["nccltune sweep --rounds 8: all choices", "A mean of `iterations` calls"]
+    _, shown = Page(render(msgspec.structs.replace(report(), remarks=remarks))).one(
+        "section", id="next"
+    )
+    assert "nccltune sweep --rounds 8: all choices." in shown
+    assert "A mean of iterations calls." in shown
+
+
+def test_the_legend_of_the_map_has_no_swatch_for_empty_cells(page: Page, text: str) -> None:
+    _, choice_map = page.one("section", id="map")
+    assert "empty: not measured" in choice_map
+    assert "swatch blank" not in text
+
+
+def test_deploy_rebuild_and_measure_again_are_different_commands(page: Page) -> None:
+    found = {name: page.one("code", id=f"{name}-command")[1] for name in NEXT}
+    assert found == NEXT
+
+
+def test_not_a_tuning_problem_says_at_which_sizes(page: Page) -> None:
+    _, verdict = page.one("section", id="verdict")
+    assert "Not a tuning problem: reduce-scatter 256 KiB – 4 MiB" in verdict
+    assert "Not a tuning problem at these sizes" in [words for _, words in page.all("h2")]
+
+
+def test_alike_findings_are_folded_behind_the_first() -> None:
+    first = report().findings[0]
+    folded = msgspec.structs.replace(first, more=["run-4.txt: all 16 ranks are on one host"])
+    _, shown = Page(render(msgspec.structs.replace(report(), findings=[folded]))).one(
+        "section", id="findings"
+    )
+    assert "1 more like this" in shown
+    assert "run-4.txt: all 16 ranks are on one host." in shown
+
+
+def test_a_gain_is_explained_under_every_table_of_times(page: Page) -> None:
+    for attributes, words in page.all("details"):
+        if "data-for" in attributes:
+            assert "can differ from the ratio of the two medians" in words
 
 
 def test_foreign_strings_cannot_leave_their_place() -> None:

@@ -8,8 +8,18 @@ from rich.console import Console
 from nccltune.analyze.result import Analysis
 from nccltune.model.platform import Platform
 from nccltune.report.build import build
-from nccltune.report.terminal import render, size_table, telling_sizes
-from tests.unit.report.fixture import COMMANDS, SIZES, SNAPSHOT, report, terminal_text, tuning
+from nccltune.report.data import Report
+from nccltune.report.terminal import proof_tables, render, telling_sizes
+from tests.unit.report.fixture import (
+    COMMANDS,
+    SIZES,
+    SNAPSHOT,
+    analysis,
+    proof,
+    report,
+    terminal_text,
+    tuning,
+)
 
 
 def test_the_form_at_80_columns_is_the_snapshot() -> None:
@@ -17,10 +27,12 @@ def test_the_form_at_80_columns_is_the_snapshot() -> None:
     assert terminal_text(report()) == SNAPSHOT.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [40, 60, 66, 80, 120])
 def test_prose_and_tables_fit_the_width(width: int) -> None:
-    lines = terminal_text(report(), width).splitlines()
-    assert max(map(len, lines)) <= max(width, 75)
+    # Commands are copied, so they are never cut.
+    text = terminal_text(proven_report(), width).split("\nnext\n")[0]
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= max(width, 80 if width >= 66 else 0)
     assert not any(line != line.rstrip() for line in lines)
 
 
@@ -43,7 +55,7 @@ def colours(**options: bool) -> str:
 def test_colour_never_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1;32m2 rules make" in colours()
+    assert "\x1b[1;32m2 rules are" in colours()
     assert "\x1b" not in terminal_text(report())
 
 
@@ -65,7 +77,7 @@ def test_names_cannot_steer_the_terminal() -> None:
 def test_a_replay_says_so_right_under_the_verdict() -> None:
     replayed = msgspec.structs.replace(report(), replay="examples/h200x4")
     lines = terminal_text(replayed).splitlines()
-    assert lines[3] == "replay     of examples/h200x4"
+    assert lines[4] == "replay     of examples/h200x4"
 
 
 def test_the_size_table_shows_the_ends_and_the_best_of_each_rule_and_its_neighbours() -> None:
@@ -79,13 +91,57 @@ def test_the_size_table_shows_the_ends_and_the_best_of_each_rule_and_its_neighbo
     assert [row.bytes for row in telling_sizes(longer)] == [SIZES[0], SIZES[1], SIZES[4]]
 
 
-def test_the_size_table_can_stand_alone() -> None:
+def proven_report() -> Report:
+    return build(analysis(), tuning(), commands=COMMANDS, tool_version="0.1.0", proof=proof())
+
+
+def test_the_tables_of_a_proof_can_stand_alone() -> None:
     file = io.StringIO()
-    size_table(report(), Console(file=file, width=80))
+    shown = proven_report().proof
+    assert shown is not None
+    proof_tables(shown, Console(file=file, width=80))
     lines = file.getvalue().splitlines()
     assert lines[1] == "all-reduce"
-    assert lines[3] == "     1 KiB     40.0 us     25.0 us   1.60x   1.54-1.66   tree/ll"
-    assert len(lines) == 7
+    # One form for all sizes of the column, also on both sides of an edge.
+    assert [line[:10].strip() for line in lines[3:8]] == [
+        *("1.00 KiB", "58.6 KiB", "58.6 KiB", "1.00 MiB", "4.00 MiB")
+    ]
+    text = " ".join(" ".join(lines).split())
+    assert "can differ from the ratio of the two medians" in text
+    assert "Two rows of one size are the last byte of one range and the first of the next." in text
+    assert "1.50x 95 % CI 1.47-1.53 (per size 1.35-1.65) expected 1.50x" in text
+
+
+def test_with_a_proof_the_expected_times_are_not_shown_as_well() -> None:
+    assert "tuned, expected" in terminal_text(report())
+    text = terminal_text(proven_report())
+    assert "tuned, expected" not in text
+    assert text.startswith("Proven: 2 rules make all-reduce 1.39x faster between 1 KiB and 1 MiB.")
+
+
+def test_a_narrow_terminal_has_two_lines_for_a_size() -> None:
+    lines = terminal_text(report(), 40).splitlines()
+    at = lines.index("     1 KiB   1.60x   1.54-1.66")
+    assert lines[at + 1] == "    40.0 us -> 25.0 us  tree/ll"
+
+
+def test_an_unsure_rule_says_what_would_decide_it_and_that_it_is_not_written() -> None:
+    found = tuning()
+    unsure = msgspec.structs.replace(
+        found.groups[0].rules[1], written=False, decided_by="4 more runs of each choice"
+    )
+    group = msgspec.structs.replace(found.groups[0], rules=[found.groups[0].rules[0], unsure])
+    changed = msgspec.structs.replace(found, groups=[group, found.groups[1]])
+    shown = build(analysis(), changed, commands=COMMANDS, tool_version="0.1.0")
+    text = " ".join(terminal_text(shown).split())
+    assert "not written to the configuration" in text
+    assert "would be decided by: 4 more runs of each choice" in text
+
+
+def test_a_rule_without_measured_sizes_is_no_error() -> None:
+    group = report().groups[0]
+    rules = [msgspec.structs.replace(group.rules[0], first_bytes=3, last_bytes=5)]
+    assert telling_sizes(msgspec.structs.replace(group, rules=rules)) == []
 
 
 def test_an_empty_report_is_no_error() -> None:

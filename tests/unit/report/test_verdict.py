@@ -8,9 +8,12 @@ from nccltune.analyze.result import Analysis
 from nccltune.model.collective import Collective
 from nccltune.model.finding import Finding, FindingKind
 from nccltune.model.scale import Scale
+from nccltune.report.alike import grouped
+from nccltune.report.proven import proven_gains
 from nccltune.report.verdict import notes, outcome, verdict
+from nccltune.tune.proof.result import Dropped
 from nccltune.tune.result import TunedGroup
-from tests.unit.report.fixture import SCALE, SIZES, analysis, tuning
+from tests.unit.report.fixture import SCALE, SIZES, analysis, proof, tuning
 
 RULED, ALONE = tuning().groups
 change: Callable[..., TunedGroup] = msgspec.structs.replace
@@ -35,22 +38,24 @@ def without_default(group: TunedGroup) -> TunedGroup:
 def test_a_gain_is_named_with_its_range() -> None:
     sentence, tone = verdict(analysis(), [RULED, ALONE])
     assert sentence == (
-        "2 rules make all-reduce 1.5x faster between 1 and 256 KiB; the rest is right within noise "
-        "and left as NCCL has it."
+        "2 rules are expected to make all-reduce 1.50x faster between 1 and 256 KiB. 1 of them is "
+        "not sure. No other size improved by more than noise; those keep NCCL's default."
     )
     assert tone == "gain"
 
 
 def test_one_rule_takes_the_singular() -> None:
     one = change(RULED, rules=RULED.rules[:1])
-    assert words(one).startswith("1 rule makes all-reduce 1.5x faster between 1 and 16 KiB")
+    assert words(one).startswith(
+        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16 KiB"
+    )
 
 
 def test_several_gains_come_largest_first() -> None:
     other = change(RULED, collective=Collective.ALLGATHER, expected_gain=1.8)
     assert words(RULED, other).startswith(
-        "4 rules make all-gather 1.8x faster between 1 and 256 KiB and all-reduce 1.5x between 1 "
-        "and 256 KiB; "
+        "4 rules are expected to make all-gather 1.80x faster between 1 and 256 KiB and all-reduce "
+        "1.50x between 1 and 256 KiB. "
     )
 
 
@@ -59,22 +64,22 @@ def test_more_than_three_collectives_are_counted() -> None:
         change(RULED, collective=collective)
         for collective in (Collective.ALLREDUCE, Collective.ALLGATHER, Collective.REDUCE)
     ]
-    assert " more" not in words(*several)
+    assert " and 1 more" not in words(*several)
     last = change(RULED, collective=Collective.BROADCAST, expected_gain=1.1)
-    assert " and 1 more; " in words(*several, last)
+    assert " and 1 more. " in words(*several, last)
     assert "broadcast" not in words(*several, last)
 
 
 def test_scales_and_registration_are_named_where_they_differ() -> None:
     wide = change(RULED, scale=Scale(4, 32), expected_gain=1.2)
-    assert "all-reduce (4 nodes, 32 ranks) 1.2x" in words(RULED, wide)
+    assert "all-reduce (4 nodes, 32 ranks) 1.20x" in words(RULED, wide)
     registered = change(RULED, registered=True)
     plain = change(RULED, registered=False)
-    assert "all-reduce (registered) 1.5x" in words(plain, registered)
+    assert "all-reduce (registered) 1.50x" in words(plain, registered)
 
 
 def test_the_rest_is_called_right_only_where_that_is_known() -> None:
-    left = "everything else is left as NCCL has it"
+    left = "All other sizes keep NCCL's default."
     assert left not in words(RULED, ALONE)
     assert left in words(RULED, change(ALONE, noise_source="assumed"))
     crossed = Finding(
@@ -89,10 +94,10 @@ def test_the_rest_is_called_right_only_where_that_is_known() -> None:
     assert left in words(RULED, ALONE, of=worse)
 
 
-def test_assumed_noise_makes_a_gain_a_hope() -> None:
+def test_rules_of_assumed_noise_are_called_not_sure() -> None:
     assert words(doubtful(RULED), ALONE) == (
-        "2 rules should make all-reduce 1.5x faster between 1 and 256 KiB; everything else is left "
-        "as NCCL has it; noise is only assumed."
+        "2 rules are expected to make all-reduce 1.50x faster between 1 and 256 KiB. No rule is "
+        "sure, because noise is only assumed. All other sizes keep NCCL's default."
     )
 
 
@@ -134,17 +139,87 @@ def test_an_empty_study_is_no_success() -> None:
 
 
 def test_outcomes_of_groups() -> None:
-    assert outcome(analysis(), RULED) == "2 rules at 3 of 5 sizes"
+    assert outcome(analysis(), RULED) == "2 rules between 1 and 256 KiB"
     assert outcome(analysis(), ALONE) == "NCCL's default is right, within noise"
     guessed = change(ALONE, noise_source="assumed")
     assert outcome(analysis(), guessed) == "no rule: the default is the fastest measured"
 
 
 def test_notes_name_what_must_be_known_first_worst_first() -> None:
-    found = notes(analysis().findings)
+    found = notes(grouped(analysis().findings))
     assert [(note.text, note.target) for note in found] == [
         ("A run is not what it claims to be", "finding-1"),
-        ("Not a tuning problem: check the base performance", "finding-3"),
+        ("Not a tuning problem: reduce-scatter 256 KiB – 4 MiB", "finding-3"),
     ]
-    twice = notes([*analysis().findings, analysis().findings[0]])
+    twice = notes(grouped([*analysis().findings, analysis().findings[0]]))
     assert twice[0].text == "A run is not what it claims to be (2 findings)"
+
+
+def test_a_note_names_two_places_and_counts_the_others() -> None:
+    here = analysis().findings[2]
+    ranges = [(1 << power, 2 << power) for power in (10, 14, 18)]
+    several = [msgspec.structs.replace(here, min_bytes=low, max_bytes=high) for low, high in ranges]
+    assert notes(grouped(several))[0].text == (
+        "Not a tuning problem: reduce-scatter 1 KiB – 2 KiB, reduce-scatter 16 KiB – 32 KiB and 1 "
+        "more"
+    )
+
+
+def test_a_proof_makes_the_headline_state_what_was_proven() -> None:
+    sentence, tone = verdict(analysis(), [RULED, ALONE], proof())
+    assert sentence == (
+        "Proven: 2 rules make all-reduce 1.39x faster between 1 KiB and 1 MiB. No other size "
+        "improved by more than noise; those keep NCCL's default."
+    )
+    assert tone == "gain"
+    assert outcome(analysis(), RULED, proven_gains(proof(), [RULED])[0]) == (
+        "2 rules between 1 KiB and 1 MiB"
+    )
+
+
+def test_a_replay_proves_only_a_replay() -> None:
+    sentence, _ = verdict(analysis(), [RULED, ALONE], proof(replay="x"))
+    assert sentence.startswith("Proven in a replay: 2 rules make all-reduce 1.39x faster")
+
+
+def test_what_a_proof_left_open_or_found_slower_is_counted() -> None:
+    sentence, _ = verdict(analysis(), [RULED, ALONE], proof(second="open", slower=1))
+    assert sentence.startswith(
+        "Proven: 1 rule makes all-reduce 1.50x faster between 1 and 58.6 KiB. 1 size is slower "
+        "than the default. 1 more is not proven."
+    )
+
+
+def test_a_proof_of_other_rules_proves_nothing_here() -> None:
+    moved = msgspec.structs.replace(RULED.rules[0].rule, max_bytes=50_000)
+    rules = [msgspec.structs.replace(RULED.rules[0], rule=moved), RULED.rules[1]]
+    other = change(RULED, rules=rules)
+    assert proven_gains(proof(), [other]) == [None]
+    assert " are expected to make " in verdict(analysis(), [other], proof())[0]
+
+
+def test_a_proof_without_a_gain_leaves_the_expectation_and_says_so() -> None:
+    sentence, _ = verdict(analysis(), [RULED], proof(first="open", second="open"))
+    assert sentence.startswith("2 rules are expected to make")
+    assert "The proof has not confirmed a gain." in sentence
+
+
+def test_rules_that_a_proof_removed_are_no_success() -> None:
+    rule = RULED.rules[0].rule
+    nothing = msgspec.structs.replace(proof(), rules=[], dropped=[Dropped(rule, "slower")])
+    sentence, tone = verdict(analysis(), [ALONE], nothing)
+    assert sentence.startswith("No rule held in the proof: 1 rule was removed.")
+    assert tone == "unknown"
+
+
+def test_rules_that_are_not_written_are_no_part_of_the_gain() -> None:
+    unsure = msgspec.structs.replace(RULED.rules[1], written=False)
+    mixed = change(RULED, rules=[RULED.rules[0], unsure])
+    sentence = words(mixed, ALONE)
+    assert sentence.startswith(
+        "1 rule is expected to make all-reduce 1.50x faster between 1 and 16"
+    )
+    assert "1 more rule is not sure and not written." in sentence
+    sentence, tone = verdict(analysis(), [change(RULED, rules=[unsure]), ALONE])
+    assert sentence.startswith("No rule is sure enough to be written: 1 candidate is shown")
+    assert tone == "unknown"

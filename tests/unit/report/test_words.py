@@ -55,10 +55,64 @@ def test_between_says_the_unit_once(low: int, high: int, text: str) -> None:
     assert words.between_text(low, high) == text
 
 
-def test_where_names_a_range_or_counts_the_holes() -> None:
+@pytest.mark.parametrize(
+    ("places", "text"),
+    [
+        ([1, 2, 3], "between 2 and 8 KiB"),
+        ([1, 2, 5, 6], "between 2 and 4 KiB and between 32 and 64 KiB"),
+        ([1, 5], "at 2 KiB and at 32 KiB"),
+        ([0, 2, 4, 5], "in 3 ranges between 1 and 32 KiB"),
+    ],
+)
+def test_where_is_always_told_in_ranges_of_sizes(places: list[int], text: str) -> None:
     measured = [1 << power for power in range(10, 20)]
-    assert words.where_text(measured[1:4], measured) == "between 2 and 8 KiB"
-    assert words.where_text([measured[1], measured[5]], measured) == "at 2 of 10 sizes"
+    assert words.where_text([measured[place] for place in places], measured) == text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shown"),
+    [
+        ([1024, 32768, 1 << 20], ["1 KiB", "32 KiB", "1 MiB"]),
+        ([1139, 32752, 32768, 246192], ["1.11 KiB", "32.0 KiB", "32.0 KiB", "240 KiB"]),
+        ([8, 1040, 1 << 30], ["8 B", "1.02 KiB", "1.00 GiB"]),
+        ([(1 << 20) - 1, 102300], ["1024 KiB", "99.9 KiB"]),
+        ([], []),
+    ],
+)
+def test_all_sizes_of_a_column_have_one_form(sizes: list[int], shown: list[str]) -> None:
+    assert [words.size_form(sizes)(size) for size in sizes] == shown
+
+
+@given(st.lists(st.integers(min_value=0, max_value=1 << 50), min_size=1))
+def test_no_size_of_a_column_is_off_by_more_than_half_a_percent(sizes: list[int]) -> None:
+    factors = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+    form = words.size_form(sizes)
+    for size in sizes:
+        number, unit = form(size).split(" ")
+        assert float(number) * factors[unit] == pytest.approx(size, rel=0.0051)
+        assert not (unit == "B" and size >= 1024)
+
+
+def test_gains_have_one_form_and_intervals_a_label() -> None:
+    assert words.gain_text(1.3) == "1.30x"
+    assert words.interval_text(1.149, 1.283) == "95 % CI 1.15-1.28"
+    assert words.interval_text(None, 1.2) == ""
+    assert words.per_size_text(1.03, 1.43) == "per size 1.03-1.43"
+    assert words.per_size_text(1.4, 1.4) == ""
+    assert words.per_size_text(None, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("channels", "default", "text"),
+    [
+        (16, 24, "SMs 16 (default 24)"),
+        (48, None, "SMs 48 (default unknown)"),
+        (None, 24, "SMs unknown (default 24)"),
+        (None, None, "SMs unknown"),
+    ],
+)
+def test_channels_are_shown_as_sms(channels: int | None, default: int | None, text: str) -> None:
+    assert words.sms_text(channels, default) == text
 
 
 @pytest.mark.parametrize(
@@ -80,6 +134,8 @@ def test_lists_read_as_prose() -> None:
         ("even the best choice dips", "Even the best choice dips."),
         ("tree/ll looks faster", "tree/ll looks faster."),
         ("run-3.txt: one host", "run-3.txt: one host."),
+        ("nccltune sweep --rounds 8", "nccltune sweep --rounds 8."),
+        ("mpirun -n 2 all_reduce_perf", "mpirun -n 2 all_reduce_perf."),
         ("Done!", "Done!"),
         ("", ""),
     ],
@@ -94,3 +150,7 @@ def test_control_characters_are_taken_out() -> None:
 
 def test_units_stay_with_their_number() -> None:
     assert words.unbroken("5 % of 64 KiB in 8 rounds") == "5\u00a0% of 64\u00a0KiB in 8 rounds"
+    interval = words.unbroken("1.2x  95 % CI 1.1-1.3  (per size 1.0-1.4)")
+    assert interval.split(" ") == [
+        *("1.2x", "", "95\u00a0%\u00a0CI\u00a01.1-1.3", "", "(per\u00a0size\u00a01.0-1.4)")
+    ]

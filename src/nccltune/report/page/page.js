@@ -6,8 +6,10 @@
   const root = document.documentElement;
   const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
   const DASHES = { ll: "dot", ll128: "dash", simple: "solid" };
-  const PRINT = { width: 680, height: 300 };
-  const state = { condition: null, metric: "busbw", shown: new Map(), finding: null, printing: false };
+  const PAPER = { width: 680, height: 240, row: 21 };
+  // The least width of a cell of the choice map in which its number can be read.
+  const CELL = { screen: 26, paper: 22 };
+  const state = { condition: null, metric: "busbw", shown: new Map(), finding: null, paper: false };
 
   // ---- words: as report/words.py writes them ----
   const significant = (value) => {
@@ -100,7 +102,7 @@
       });
     }
     // The default is drawn last: where nothing is tuned it lies on the wider tuned line.
-    const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, predicted" ? 1 : 0);
+    const rank = (trace) => (trace.name === "default" ? 2 : trace.meta.series === "tuned, expected" ? 1 : 0);
     lines.sort((a, b) => rank(a) - rank(b));
     return [...bands, ...lineRate(condition), ...lines];
   }
@@ -118,10 +120,27 @@
     }];
   }
 
-  function sizeTicks(sizes, width) {
-    const room = Math.max(2, Math.floor(width / 68));
-    const step = Math.ceil(sizes.length / room);
-    return sizes.filter((_, index) => index % step === 0);
+  // Powers of two only, as many as have room for their label: measured sizes may lie anywhere.
+  const LABEL = 60;
+  const isPower = (bytes) => Number.isInteger(Math.log2(bytes));
+  function sizeTicks(low, high, sizes, width) {
+    const octave = width / Math.log2(high / low);
+    const step = [1, 2, 3, 4, 5, 6, 8].find((octaves) => octaves * octave >= LABEL) || 10;
+    const ticks = [];
+    for (let power = Math.ceil(Math.log2(low)); power <= Math.log2(high); power += 1) {
+      if ((power - 10) % step === 0) ticks.push(2 ** power);
+    }
+    return ticks.length ? ticks : sizes.slice(0, 1);
+  }
+
+  function columnTicks(sizes, cell) {
+    const powers = sizes.some(isPower);
+    let last = -Infinity;
+    return sizes.map((_, index) => index).filter((index) => {
+      if ((powers && !isPower(sizes[index])) || (index - last) * cell < LABEL) return false;
+      last = index;
+      return true;
+    });
   }
 
   function valueTicks(low, high) {
@@ -179,10 +198,9 @@
     return { shapes, annotations, margin: marks.length ? 10 + 22 * (Math.max(...lane) + 1) : 12 };
   }
 
-  function drawCurve() {
+  function drawCurve(chart = byId("curve-chart")) {
     const condition = state.condition;
-    const chart = byId("curve-chart");
-    const width = state.printing ? PRINT.width : chart.clientWidth;
+    const width = state.paper ? PAPER.width : chart.clientWidth;
     const sizes = condition.map.bytes;
     const values = condition.series.flatMap((series) => series.bytes.flatMap((_, index) =>
       [metric(series, "low_us", index), metric(series, "high_us", index)])).filter((value) => value > 0);
@@ -191,19 +209,19 @@
     const high = Math.max(...values) * 1.2;
     const left = sizes[0] / 1.25;
     const right = sizes[sizes.length - 1] * 1.25;
-    const ticks = sizeTicks(sizes, width - 70);
+    const ticks = sizeTicks(left, right, sizes, width - 92);
     const steps = valueTicks(low, high);
     const marks = curveMarks(condition, left, right);
     const axis = { type: "log", gridcolor: colour("line"), zeroline: false, linecolor: colour("line"), ticks: "" };
     return Plotly.react(chart, curveTraces(condition), {
-      autosize: !state.printing, width: state.printing ? PRINT.width : undefined,
-      height: state.printing ? PRINT.height : chart.clientHeight,
-      margin: { l: 62, r: 12, t: marks.margin, b: 34 }, showlegend: false, font: font(),
+      autosize: !state.paper, width: state.paper ? PAPER.width : undefined,
+      height: state.paper ? PAPER.height : chart.clientHeight,
+      margin: { l: 62, r: 30, t: marks.margin, b: 34 }, showlegend: false, font: font(),
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", hovermode: "closest", hoverdistance: 30,
       dragmode: window.matchMedia("(pointer: coarse)").matches ? false : "zoom",
-      uirevision: `${condition.id} ${state.metric} ${state.printing}`,
+      uirevision: `${condition.id} ${state.metric} ${state.paper}`,
       hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left", font: { ...font(), color: colour("ink") } },
-      xaxis: { ...axis, range: [Math.log10(left), Math.log10(right)], tickvals: ticks, ticktext: ticks.map(sizeText), showgrid: false },
+      xaxis: { ...axis, range: [Math.log10(left), Math.log10(right)], tickvals: ticks, ticktext: ticks.map(sizeText), tickangle: 0, showgrid: false },
       yaxis: { ...axis, range: [Math.log10(low), Math.log10(high)], tickvals: steps, ticktext: steps.map(tickText),
         title: { text: state.metric === "time" ? "Time of one call" : "Bus bandwidth, GB/s", standoff: 8 } },
       shapes: marks.shapes, annotations: marks.annotations,
@@ -211,35 +229,57 @@
   }
 
   // ---- the choice map ----
-  function drawMap() {
+  // On a phone, on paper and with many sizes the map is cut into several, one below the other, so
+  // that the number in every cell can be read.
+  function drawMaps(first = byId("map-chart"), more = byId("map-more")) {
+    const sizes = state.condition.map.bytes.length;
+    const width = state.paper ? PAPER.width : first.clientWidth;
+    const fit = Math.max(1, Math.floor((width - MAP_LEFT - 12) / (state.paper ? CELL.paper : CELL.screen)));
+    const parts = Math.ceil(sizes / fit);
+    const length = Math.ceil(sizes / parts);
+    for (const chart of more.children) Plotly.purge(chart);
+    more.replaceChildren();
+    return Promise.all(Array.from({ length: parts }, (_, part) => {
+      const chart = part === 0 ? first : more.appendChild(document.createElement("div"));
+      chart.classList.add("chart", "map-part");
+      return drawMap(chart, width, part * length, length);
+    }));
+  }
+
+  const MAP_LEFT = 104;
+  function drawMap(chart, width, from, length) {
     const condition = state.condition;
-    const map = condition.map;
-    const chart = byId("map-chart");
-    const width = state.printing ? PRINT.width : chart.clientWidth;
-    const left = 104;
-    const cell = (width - left - 12) / map.bytes.length;
-    const height = Math.max(28, Math.min(40, 460 / map.choices.length)) * map.choices.length + 40;
+    const part = (list) => list.slice(from, from + length);
+    const map = { bytes: part(condition.map.bytes), choices: condition.map.choices,
+      relative: condition.map.relative.map(part), path: part(condition.map.path) };
+    const left = MAP_LEFT;
+    // All parts have cells of one width.
+    const cell = (width - left - 12) / length;
+    const row = state.paper ? PAPER.row : Math.max(28, Math.min(40, 460 / map.choices.length));
+    const height = row * map.choices.length + 40;
     chart.style.height = `${height}px`;
     const columns = map.bytes.map((_, index) => index);
     const rows = map.choices.map((_, index) => index);
+    const right = 12 + cell * (length - map.bytes.length);
     const times = new Map(condition.series.map((series) => [series.label, series]));
     const hover = map.choices.map((choice, row) => map.bytes.map((bytes, column) => {
       const ratio = map.relative[row][column];
       if (ratio === null) return "";
       const series = times.get(choice);
       const at = series.bytes.indexOf(bytes);
-      const taken = map.path[column] === row ? (choice === "default" ? "<br>left alone" : "<br>the rules take it") : "";
+      const taken = map.path[column] === row ? (choice === "default" ? "<br>NCCL's default is kept" : "<br>chosen by the rules") : "";
       return `<b>${sizeText(bytes)}</b>  ${choice}<br>${ratio.toFixed(2)}× the fastest · ${timeText(series.time_us[at])} · n = ${series.n[at]}${taken}`;
     }));
     const heat = [0, 1, 2, 3, 4].map((step) => [step / 4, colour(`heat-${step}`)]);
     const traces = [{
       type: "heatmap", x: columns, y: rows, xgap: 2, ygap: 2, hoverongaps: false, showscale: false, colorscale: heat, zmin: 0, zmax: 1,
       z: map.relative.map((row) => row.map((ratio) => (ratio === null ? null : Math.min(1, Math.log2(ratio))))),
-      text: map.relative.map((row) => row.map((ratio) => (ratio === null || cell < 34 ? "" : ratio >= 9.95 ? ratio.toFixed(0) : ratio.toFixed(2)))),
-      texttemplate: "%{text}", textfont: { size: 11 }, customdata: hover, hovertemplate: "%{customdata}<extra></extra>",
+      text: map.relative.map((row) => row.map((ratio) => (ratio === null ? "" : ratio >= 9.95 ? ratio.toFixed(0) : ratio.toFixed(2)))),
+      texttemplate: "%{text}", textfont: { size: Math.max(7, Math.min(11, cell / 3)) }, customdata: hover, hovertemplate: "%{customdata}<extra></extra>",
     }];
     const tuned = condition.series.some((series) => series.role === "tuned");
-    document.querySelector("[data-path]").hidden = !tuned;
+    for (const item of document.querySelectorAll("[data-path]")) item.hidden = !tuned;
+    for (const item of document.querySelectorAll("[data-blank]")) item.hidden = !condition.map.relative.flat().includes(null);
     if (tuned) {
       // Below the numbers, and from edge to edge.
       const way = map.path.map((row) => (row === null ? null : row + 0.36));
@@ -248,35 +288,40 @@
       traces.push({ ...path, line: { color: colour("bg"), width: 6, shape: "hvh" } },
         { ...path, name: "path", line: { color: colour("tuned"), width: 3, shape: "hvh" } });
     }
-    const every = Math.max(1, Math.ceil(62 / cell));
+    const ticks = columnTicks(map.bytes, cell);
     const axis = { zeroline: false, showgrid: false, ticks: "", fixedrange: true, linecolor: "rgba(0,0,0,0)" };
     return Plotly.react(chart, traces, {
-      autosize: !state.printing, width: state.printing ? PRINT.width : undefined, height,
-      margin: { l: left, r: 12, t: 6, b: 34 }, showlegend: false, font: font(), dragmode: false, hovermode: "closest",
+      autosize: !state.paper, width: state.paper ? PAPER.width : undefined, height,
+      margin: { l: left, r: right, t: 6, b: 34 }, showlegend: false, font: font(), dragmode: false, hovermode: "closest",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       hoverlabel: { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left", font: { ...font(), color: colour("ink") } },
-      xaxis: { ...axis, range: [-0.5, columns.length - 0.5], tickvals: columns.filter((index) => index % every === 0),
-        ticktext: map.bytes.filter((_, index) => index % every === 0).map(sizeText) },
+      xaxis: { ...axis, range: [-0.5, columns.length - 0.5], tickvals: ticks,
+        ticktext: ticks.map((index) => sizeText(map.bytes[index])), tickangle: 0 },
       yaxis: { ...axis, range: [rows.length - 0.5, -0.5], tickvals: rows,
         ticktext: map.choices.map((choice) => (choice === "default" ? "<b>default</b>" : choice)) },
     }, { displayModeBar: false, responsive: true });
   }
 
   // ---- legend, marks and words around the charts ----
+  function lineSample(series) {
+    const style = look(series);
+    const dash = { dot: "2 3", dash: "6 4", solid: "" }[style.dash];
+    const sample = document.createElement("span");
+    sample.innerHTML = `<svg width="24" height="8" aria-hidden="true"><line x1="0" y1="4" x2="24" y2="4" stroke-width="${style.width}" stroke-dasharray="${dash}"/></svg>`;
+    sample.firstChild.firstChild.setAttribute("stroke", style.colour);
+    return sample.firstChild;
+  }
+
   function drawLegend() {
     const legend = byId("legend");
     const focused = legend.contains(document.activeElement) ? document.activeElement.dataset.series : null;
     legend.replaceChildren(...state.condition.series.map((series) => {
-      const style = look(series);
       const button = document.createElement("button");
       button.type = "button";
       button.dataset.series = series.label;
       button.setAttribute("aria-pressed", String(isShown(series)));
       button.className = series.role === "choice" ? "" : "strong";
-      const dash = { dot: "2 3", dash: "6 4", solid: "" }[style.dash];
-      button.innerHTML = `<svg width="24" height="8" aria-hidden="true"><line x1="0" y1="4" x2="24" y2="4" stroke-width="${style.width}" stroke-dasharray="${dash}"/></svg>`;
-      button.firstChild.firstChild.setAttribute("stroke", style.colour);
-      button.append(series.label);
+      button.append(lineSample(series), series.label);
       button.addEventListener("click", () => {
         state.shown.set(series.label, !isShown(series));
         drawLegend();
@@ -287,16 +332,28 @@
     if (focused !== null) [...legend.children].find((button) => button.dataset.series === focused)?.focus();
   }
 
-  function drawWords() {
+  function aboutText() {
     const condition = state.condition;
     const noise = condition.noise;
-    document.querySelector('[data-text="title"]').textContent = condition.title;
-    document.querySelector('[data-text="about"]').textContent = [
+    return [
       `· ${condition.samples.toLocaleString("en-US")} timings`, condition.rounds > 1 ? `in ${condition.rounds} rounds` : "",
       noise.known ? `· noise ${percentText(noise.typical)} typical, ${percentText(noise.high)} high (${noise.words}).`
         : `· noise unknown, ${percentText(noise.typical)} is assumed.`,
       condition.saturation || ""].filter(Boolean).join(" ");
-    byId("marks").replaceChildren(...condition.marks.map((mark) => {
+  }
+
+  function drawWords() {
+    const condition = state.condition;
+    document.querySelector('[data-text="title"]').textContent = condition.title;
+    document.querySelector('[data-text="about"]').textContent = aboutText();
+    drawMarks(byId("marks"));
+    for (const [id, what] of [["curve-chart", "S-curve"], ["map-chart", "Choice map"]]) {
+      byId(id).setAttribute("aria-label", `${what} of ${condition.title}. The numbers are in the table "Every size in numbers" and in the CSV.`);
+    }
+  }
+
+  function drawMarks(list) {
+    list.replaceChildren(...state.condition.marks.map((mark) => {
       const finding = report.findings[mark.finding - 1];
       const item = document.createElement("li");
       item.className = `kind-${finding.kind}`;
@@ -309,15 +366,12 @@
       item.append(link);
       return item;
     }));
-    for (const [id, what] of [["curve-chart", "S-curve"], ["map-chart", "Choice map"]]) {
-      byId(id).setAttribute("aria-label", `${what} of ${condition.title}. The numbers are in the table "Every size in numbers" and in the CSV.`);
-    }
   }
 
   function draw() {
     drawLegend();
     drawWords();
-    return Promise.all([drawCurve(), drawMap()]);
+    return Promise.all([drawCurve(), drawMaps()]);
   }
 
   function choose(id) {
@@ -339,12 +393,45 @@
     button.setAttribute("aria-pressed", String(theme === "dark"));
   }
 
+  // Paper has no tabs: it shows the charts of every collective, one after the other.
   function printing(on) {
-    if (on === state.printing || !state.condition) return;
-    state.printing = on;
-    if (on) state.theme = root.dataset.theme;
-    root.dataset.theme = on ? "light" : state.theme;
-    draw();
+    if (on === state.paper || !state.condition) return;
+    const paper = byId("paper");
+    state.paper = on;
+    if (on) {
+      state.theme = root.dataset.theme;
+      root.dataset.theme = "light";
+      root.dataset.paper = "true";
+      const { condition, finding } = state;
+      state.finding = null;
+      for (const id of paper.dataset.order.split(" ")) {
+        state.condition = report.conditions.find((item) => item.id === id);
+        drawOnPaper(paper);
+      }
+      Object.assign(state, { condition, finding });
+    } else {
+      root.dataset.theme = state.theme;
+      delete root.dataset.paper;
+      for (const chart of paper.querySelectorAll(".js-plotly-plot")) Plotly.purge(chart);
+      paper.replaceChildren();
+      draw();
+    }
+  }
+
+  function drawOnPaper(paper) {
+    const sheet = byId("sheet").content.cloneNode(true).firstElementChild;
+    paper.append(sheet);
+    for (const element of sheet.querySelectorAll("[data-sheet]")) {
+      element.textContent = { label: state.condition.label, title: state.condition.title, about: aboutText() }[element.dataset.sheet];
+    }
+    sheet.querySelector(".legend").replaceChildren(...state.condition.series.filter(isShown).map((series) => {
+      const item = document.createElement("span");
+      item.append(lineSample(series), series.label);
+      return item;
+    }));
+    drawMarks(sheet.querySelector(".marks"));
+    drawCurve(sheet.querySelector(".curve-chart"));
+    drawMaps(sheet.querySelector(".map-chart"), sheet.querySelector(".map-more"));
   }
 
   // ---- copy, download ----
@@ -427,7 +514,7 @@
     // Tick density and cell numbers depend on the width; Plotly itself only stretches.
     let width = window.innerWidth;
     window.addEventListener("resize", () => {
-      if (window.innerWidth !== width && !state.printing) { width = window.innerWidth; draw(); }
+      if (window.innerWidth !== width && !state.paper) { width = window.innerWidth; draw(); }
     });
   }
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups findings that say the same about many files, so that they do not hide the others."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from nccltune.model.finding import Finding, FindingKind
+
+_PLACE = re.compile(r"^(?:\S+|[^:]*[./][^:]*)(?=: )")
+"""The file that a sentence begins with."""
+_COUNT = re.compile(r" \(and in [\d,]+ files? more\)$")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_PATH = re.compile(r"\S*[/.]\S*\w")
+_NUMBER = re.compile(r"\d[\d.,]*")
+_CHOICE = re.compile(
+    r"\b(?:tree|ring|collnet_direct|collnet_chain|nvls|nvls_tree|pat)/\w+(?:/\d+)*"
+)
+
+
+class AlikeFindings(msgspec.Struct, frozen=True):
+    """One finding that is shown, and the others that say the same of something else."""
+
+    first: Finding
+    others: list[Finding]
+
+    @property
+    def more(self) -> str:
+        """`27 more like this`; empty where it stands alone."""
+        return f"{len(self.others)} more like this" if self.others else ""
+
+
+def grouped(findings: Sequence[Finding]) -> list[AlikeFindings]:
+    """`findings` in their order; those about runs that differ only in files, places, choices and
+    numbers stand behind the first of them."""
+    found: list[AlikeFindings] = []
+    places: dict[str, int] = {}
+    for finding in findings:
+        if finding.kind is not FindingKind.SUSPECT_RUN:
+            found.append(AlikeFindings(finding, []))
+            continue
+        key = _skeleton(finding.sentence)
+        if key in places:
+            found[places[key]].others.append(finding)
+        else:
+            places[key] = len(found)
+            found.append(AlikeFindings(finding, []))
+    return found
+
+
+def _skeleton(sentence: str) -> str:
+    """A sentence without what differs between files."""
+    text = _COUNT.sub("", _PLACE.sub("", sentence))
+    for pattern in (_QUOTED, _CHOICE, _PATH, _NUMBER):
+        text = pattern.sub("#", text)
+    return text

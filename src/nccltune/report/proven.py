@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a proof says about the rules that a report shows, by collective and scale."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nccltune.model.rule import Rule
+from nccltune.tune.proof.result import Proof, ProvenSize, RuleProof
+from nccltune.tune.result import TunedGroup
+
+
+class ProvenGain(NamedTuple):
+    """The rules of one group that hold. `gain` is the geometric mean of their proven gains, each
+    with its share of the size axis; `sizes` are the proven sizes in bytes that have such a rule and
+    `measured` all sizes of the proof, both rising."""
+
+    gain: float
+    rules: int
+    sizes: list[int]
+    measured: list[int]
+
+
+def proven_gains(proof: Proof | None, groups: Sequence[TunedGroup]) -> list[ProvenGain | None]:
+    """The proven gain of every group, in the order of `groups`.
+
+    None where the proof is not about these rules: of each group every written rule must be one that
+    was measured, and one at least must hold.
+    """
+    if proof is None:
+        return [None] * len(groups)
+    judged = {item.rule: item for item in proof.rules}
+    return [_of_group(proof, group, judged) for group in groups]
+
+
+def _of_group(proof: Proof, group: TunedGroup, judged: dict[Rule, RuleProof]) -> ProvenGain | None:
+    rules = [evidence.rule for evidence in group.rules if evidence.written]
+    if any(rule not in judged for rule in rules):
+        return None
+    sizes = next(
+        (
+            found.sizes
+            for found in proof.groups
+            if (found.collective, found.scale) == (group.collective, group.scale)
+        ),
+        [],
+    )
+    holding = [
+        (item, covered)
+        for rule in rules
+        if (item := judged[rule]).verdict == "holds"
+        and item.gain is not None
+        and (covered := _covered(item, sizes))
+    ]
+    if not holding:
+        return None
+    weights = [_octaves(covered) for _, covered in holding]
+    mean = math.fsum(
+        weight * math.log(item.gain or 1.0)
+        for weight, (item, _) in zip(weights, holding, strict=True)
+    ) / math.fsum(weights)
+    return ProvenGain(
+        gain=math.exp(mean),
+        rules=len(holding),
+        sizes=sorted({size for _, covered in holding for size in covered}),
+        measured=sorted(size.bytes for size in sizes),
+    )
+
+
+def _covered(item: RuleProof, sizes: Sequence[ProvenSize]) -> list[int]:
+    rule = item.rule
+    return [
+        size.bytes
+        for size in sizes
+        if size.choice is not None
+        and size.gain is not None
+        and rule.min_bytes <= size.bytes <= rule.max_bytes
+    ]
+
+
+def _octaves(sizes: Sequence[int]) -> float:
+    """How much of the size axis `sizes` span; a single size counts as a part of an octave, so that
+    no rule is without weight."""
+    return max(0.1, math.log2(max(1, *sizes) / max(1, min(sizes))))

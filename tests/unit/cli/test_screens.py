@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `analyze`, `tune` and `explain` print, wide and narrow."""
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from nccltune.cli import analyze, explain, output, run, tune
+from nccltune.formats.reading import FileKind, ImportRecord
+from nccltune.model.collective import Collective
+from nccltune.model.scale import Scale
+from nccltune.model.study import Study
+from nccltune.tune.explain import DecidedRange, Explained, with_channels
+from nccltune.tune.result import Tuning
+from tests.unit.builders import measure, sizes
+from tests.unit.report.fixture import SCALE, tuning
+
+Shown = Callable[[Callable[[], None], int], list[str]]
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
+    """The lines that a function prints on a terminal of some width."""
+
+    def lines(show: Callable[[], None], width: int) -> list[str]:
+        file = io.StringIO()
+        console = Console(file=file, width=width, force_terminal=True, highlight=False)
+        for module in (analyze, explain, output, tune):
+            monkeypatch.setattr(module, "stdout", lambda: console)
+        show()
+        return re.sub(r"\x1b\[[\d;]*m", "", file.getvalue()).splitlines()
+
+    return lines
+
+
+def study_at(path: Path) -> Study:
+    study = Study.create(path)
+    fast = {"default": 100.0, "tree/ll": 60.0}
+    slow = {"default": 100.0, "tree/ll": 140.0}
+    study.append_samples(
+        measure(sizes(1 << 10, 1 << 16), lambda size: fast if size < 1 << 13 else slow, noise=0.01)
+    )
+    return study
+
+
+def test_tune_labels_the_interval_the_gains_of_single_sizes_and_the_sms(shown: Shown) -> None:
+    lines = shown(lambda: tune.show(tuning()), 120)
+    rules = [line for line in lines if "x  95 % CI" in line]
+    assert rules == [
+        " 1.00 KiB - 58.6 KiB  tree/ll         "
+        "1.55x  95 % CI 1.50-1.60  (per size 1.50-1.60)  sure  SMs 8 (default 24)",
+        " 58.6 KiB - 1.00 MiB  ring/simple     1.40x  95 % CI 1.30-1.50  not sure  SMs unknown",
+    ]
+
+
+def test_tune_says_what_would_decide_a_rule_that_is_not_sure(shown: Shown) -> None:
+    found = tuning()
+    rules = list(found.groups[0].rules)
+    rules[1] = msgspec.structs.replace(rules[1], decided_by="4 more runs", written=False)
+    group = msgspec.structs.replace(found.groups[0], rules=rules)
+    changed: Tuning = msgspec.structs.replace(found, groups=[group])
+    text = " ".join(" ".join(shown(lambda: tune.show(changed), 120)).split())
+    assert "not sure  not written" in "  ".join(shown(lambda: tune.show(changed), 160))
+    assert (
+        "not sure 58.6 KiB - 1.00 MiB: faster than the default beyond an assumed noise of 5 %; "
+        "runs that decide: 4 more runs"
+    ) in text
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_line_of_tune_or_analyze_is_wider_than_the_terminal(
+    shown: Shown, tmp_path: Path, width: int
+) -> None:
+    study = study_at(tmp_path / "x")
+    assert run(["analyze", str(study.path)]) == 0
+    from nccltune.analyze.result import Analysis
+
+    analysis = study.read_json(study.findings_path, Analysis)
+    for show in (lambda: tune.show(tuning()), lambda: analyze._show(analysis)):
+        assert max(map(len, shown(show, width))) <= width
+
+
+def test_narrow_lines_keep_a_number_with_its_unit_and_label(shown: Shown) -> None:
+    lines = shown(lambda: tune.show(tuning()), 40)
+    assert "  1.00 KiB - 58.6 KiB  tree/ll" in lines
+    assert not [line for line in lines if line.endswith((" 95", "95 %", " CI", "size", "SMs"))]
+    assert any("95 % CI 1.50-1.60" in line for line in lines)
+
+
+def test_suspect_runs_that_say_the_same_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = study_at(tmp_path / "x")
+    records = [
+        ImportRecord(
+            file=f"run-{number}.txt",
+            file_hash=str(number),
+            kind=FileKind.NCCL_TESTS_TEXT,
+            sentences=[f"the printed average {number}.5 GB/s is not that of the rows"],
+        )
+        for number in range(28)
+    ]
+    study.append_lines(study.imports_path, records)
+    assert run(["analyze", str(study.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    suspect = [line for line in lines if line.startswith("suspect run")]
+    assert len(suspect) == 1
+    assert "run-0.txt: the printed average 0.5 GB/s" in suspect[0]
+    assert suspect[0].endswith("(27 more like this: --json lists them)")
+    assert any(line.startswith("bad crossover") for line in lines)
+
+
+def explained(*ranges: DecidedRange) -> Explained:
+    return Explained(
+        tuner="x.so",
+        nccl="2.28.9",
+        interface=5,
+        plugin="nccltune",
+        scale=SCALE,
+        log=[],
+        warnings=[],
+        collectives={Collective.ALLREDUCE: list(ranges)},
+    )
+
+
+def with_defaults(channels: int | None) -> Tuning:
+    """The tuning, with what NCCL's default takes at every size."""
+    found = tuning()
+    groups = [
+        msgspec.structs.replace(
+            group,
+            decisions=[
+                msgspec.structs.replace(row, default_channels=channels) for row in group.decisions
+            ],
+        )
+        for group in found.groups
+    ]
+    changed: Tuning = msgspec.structs.replace(found, groups=groups)
+    return changed
+
+
+def test_explain_shows_the_sms_that_are_known(shown: Shown) -> None:
+    asked = explained(
+        DecidedRange(1 << 10, 60_000, "tree/ll"),
+        DecidedRange(60_001, 1 << 20, "ring/simple/16", [], 16),
+        DecidedRange((1 << 20) + 1, 1 << 30, "default"),
+    )
+    known = with_channels(asked, with_defaults(24))
+    lines = shown(lambda: explain._show(known), 120)[-3:]
+    assert [line.split("  ")[-1].strip() for line in lines] == [
+        "SMs 8 (default 24)",
+        "SMs 16 (default 24)",
+        "SMs 24",
+    ]
+
+
+def test_explain_says_unknown_where_nobody_counted_channels(shown: Shown) -> None:
+    asked = explained(
+        DecidedRange(60_001, 1 << 20, "ring/simple"), DecidedRange(1 << 21, 1 << 30, "default")
+    )
+    known = with_channels(asked, with_defaults(None))
+    lines = shown(lambda: explain._show(known), 120)[-2:]
+    assert lines[0].endswith("SMs unknown")
+    assert lines[1].endswith("bytes")
+
+
+def test_channels_of_another_choice_or_scale_are_not_taken() -> None:
+    asked = explained(DecidedRange(1 << 10, 60_000, "tree/ll128"))
+    assert with_channels(asked, tuning()).collectives[Collective.ALLREDUCE][0].channels is None
+    other = msgspec.structs.replace(
+        explained(DecidedRange(1 << 10, 60_000, "tree/ll")), scale=Scale(4, 32)
+    )
+    assert with_channels(other, tuning()).collectives[Collective.ALLREDUCE][0].channels is None
+
+
+def test_a_damaged_tuning_does_not_hide_what_the_plugin_decides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = study_at(tmp_path / "x")
+    assert run(["tune", str(study.path)]) == 0
+    study.tuning_path.write_text("{")
+    capsys.readouterr()
+    assert run(["explain", str(study.path)]) == 0
+    out = capsys.readouterr().out
+    assert "tree/ll" in out
+    assert "SMs unknown" in out
