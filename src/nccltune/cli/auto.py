@@ -85,6 +85,7 @@ def command(
                 again,
                 start=partial(_start, out, study_path, examiner),
                 meanwhile=examiner.begin,
+                channels=options["channels"],
             )
         if isinstance(swept, int):
             return swept
