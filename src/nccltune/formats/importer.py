@@ -193,20 +193,31 @@ def _leave_out_known(homes: list[Study], files: list[File]) -> None:
         known.add_records(study.imports(ImportRecord))
         if bring_samples and study.samples_path.is_file():
             known.add_samples(study.samples(), study.name)
-    for file in files:
-        name, new = file.report.name, []
+    # Files whose label is unknown come last: they may hold runs of the others.
+    for file in sorted(files, key=lambda file: not any(run.samples for run in file.runs)):
+        name, new, unknown = file.report.name, [], []
         for run in file.runs:
             again = known.find(run)
-            if again is None or not again.whole:
+            if run.samples and (again is None or not again.whole):
                 new.append(run)
                 file.skip[run] = again.skip if again is not None else 0
             if again is not None:
                 _flag_again(file, run, again.file, again.choice, again.whole)
-            known.add(run, name)
-        if file.runs and not new:
+            if run.samples:
+                known.add(run, name)
+            elif again is None:
+                unknown.append(run)
+        if file.runs and not new and not unknown:
             file.outcome.outcome = Outcome.DUPLICATE
+            _forget_rows(file.report)
         file.runs = new
     files[:] = [file for file in files if file.outcome.outcome is not Outcome.DUPLICATE]
+
+
+def _forget_rows(report: FileReport) -> None:
+    """Leave out of a report what concerns rows that were imported from another file."""
+    report.flags = [flag for flag in report.flags if flag.kind is FlagKind.DUPLICATE]
+    report.unreadable, report.first_unreadable, report.reasons = 0, [], {}
 
 
 def _flag_again(file: File, run: RunFound, twin: str, choice: str | None, whole: bool) -> None:

@@ -119,6 +119,8 @@ class KnownRuns:
         held = self._held.get(run.process)
         if held is None:
             return None
+        if not run.samples:
+            return Duplicate(0, whole=True, file=next(iter(held.values())).file)
         same = held.get((run.collective, run.nodes, run.ranks))
         if same is None:
             return self._other_part(run, held)

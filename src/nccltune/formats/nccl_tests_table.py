@@ -136,6 +136,9 @@ class Table:
         """The last samples, and the checks of a whole table."""
         yield from self.emit()
         self._note_platform()
+        if self.found.rows and not self.found.samples:
+            # Rows of an unknown choice may be those of a run that is known.
+            yield Batch(self.found, [])
         any_rows = self._empty or (self._check is not None and self._check.any_rows)
         if not self.footer and not self.copies and any_rows:
             self._context.report.flag(

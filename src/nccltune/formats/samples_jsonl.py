@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own `samples.jsonl`, of this or another study."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -11,7 +10,7 @@ from nccltune.formats.context import Context
 from nccltune.formats.lines import line_blocks
 from nccltune.formats.platform_facts import PlatformFacts
 from nccltune.formats.reading import FileKind, FlagKind
-from nccltune.formats.runs import ROWS_KEPT, Batch, RunFound
+from nccltune.formats.runs import Batch, RunFound, text_id
 from nccltune.model.choice import choice_label
 from nccltune.model.sample import SCHEMA_VERSION, Sample, Source
 
@@ -33,11 +32,10 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[Batch]:
         too_long=lambda number, text: report.cannot_read(number, text, "a line of more than 1 MiB"),
         progress=context.progress,
     )
-    runs: _Runs | None = None
+    runs = _Runs(report.file_hash or None)
     relabelled = False
     broken = last_line = 0
     for number, lines in blocks:
-        runs = runs or _Runs(lines, report.file_hash or None)
         batches: dict[RunFound, list[Sample]] = {}
         for at, line in enumerate(lines, number):
             if not line.strip():
@@ -89,18 +87,20 @@ def read_samples(file: BinaryIO, context: Context) -> Iterator[Batch]:
 
 
 class _Runs:
-    """The runs of a samples file. `head` are its first lines, which stand for the file where
-    samples name no process: it may grow behind them."""
+    """The runs of a samples file. Where samples name no process, the first one of the file stands
+    for the file, which may grow."""
 
-    def __init__(self, head: list[str], file_hash: str | None) -> None:
-        first = [line.strip() for line in head if line.strip()][:ROWS_KEPT]
-        self._file = hashlib.sha256("\n".join(first).encode()).hexdigest()[:16]
+    def __init__(self, file_hash: str | None) -> None:
+        self._file = ""
         self._file_hash = file_hash
         self._found: dict[tuple[object, ...], tuple[RunFound, Source]] = {}
 
     def find(self, sample: Sample) -> tuple[RunFound, Source]:
         """Return the run of a sample and the source that the sample gets."""
         source = sample.source
+        if not self._file:
+            first = (sample.collective.value, sample.bytes, sample.time_us, sample.at)
+            self._file = text_id(str(first))
         old = source.process is None
         # Without a process every part that may have been one of its own counts as one.
         part = _old_process(sample) if old else ()
@@ -109,8 +109,7 @@ class _Runs:
         if found is None:
             process, in_rounds = source.process, source.in_rounds
             if process is None:
-                text = f"{self._file} {part}"
-                process = hashlib.sha256(text.encode()).hexdigest()[:16]
+                process = text_id(f"{self._file} {part}")
                 in_rounds = _rounds_are_real(source)
             run = RunFound()
             run.process, run.collective, run.in_rounds = process, sample.collective, in_rounds

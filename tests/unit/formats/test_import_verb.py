@@ -11,6 +11,7 @@ import pytest
 from nccltune.cli import run
 from nccltune.model.study import Study
 from tests.unit.formats.maker import Made, points
+from tests.unit.formats.measured import measured, with_log
 
 SIZES = (1 << 12, 1 << 16, 1 << 20)
 MADE = Made(points(*SIZES))
@@ -34,8 +35,9 @@ def nccltune(capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def
     return call
 
 
-def put(path: Path, made: Made = MADE) -> Path:
-    path.write_text(made.text())
+def put(path: Path, made: Made | str = MADE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(made if isinstance(made, str) else made.text())
     return path
 
 
@@ -218,3 +220,67 @@ def test_an_interruption_leaves_nothing_behind(  # type: ignore[no-untyped-def]
     assert said.code == 130
     assert "nothing was imported; the same command starts again" in said.err
     assert not (tmp_path / "new").exists()
+
+
+def test_two_platforms_are_refused_with_the_way_out(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    runs = tmp_path / "runs"
+    put(runs / "default.txt", measured(1, gpu="NVIDIA A100"))
+    put(runs / "tree_ll.txt", measured(2, gpu="NVIDIA H100"))
+    said = nccltune("import", runs, "-o", tmp_path / "a")
+    assert said.code == 2
+    assert said.err.splitlines() == [
+        f"error: {tmp_path / 'a'}: the files are of different platforms, and a study is of one;"
+        " nothing was written",
+        "  GPU: NVIDIA A100 in runs/default.txt; NVIDIA H100 in runs/tree_ll.txt",
+        "hint:  --split writes one study for each platform; or name only the files of one",
+    ]
+    assert said.out == ""
+    assert not (tmp_path / "a").exists()
+    said = nccltune("import", runs, "-o", tmp_path / "a", "--split")
+    assert said.code == 0
+    assert f"platform    {tmp_path / 'a'}: runs/default.txt" in said.out
+    assert f"platform    {tmp_path / 'a-2'}: runs/tree_ll.txt" in said.out
+    assert f"Wrote 48 samples to {tmp_path / 'a'} and {tmp_path / 'a-2'}." in said.out
+
+
+def test_a_copy_is_shown_as_one(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    table, copy = put(tmp_path / "default.txt", measured(1)), tmp_path / "default-copy.txt"
+    copy.write_text(table.read_text() + "\n")
+    said = nccltune("import", table, copy, "-o", tmp_path / "a")
+    assert said.code == 0
+    assert "duplicate   1 file that holds only runs imported before: default-copy.txt" in said.out
+    assert "note        default-copy.txt: the same run as in default.txt: not imported" in said.out
+    assert nccltune("import", copy, "-o", tmp_path / "a").code == 0
+    # The copy is known as one though its name says nothing clear, and whichever comes first.
+    assert nccltune("import", copy, table, "-o", tmp_path / "b").code == 0
+    # One run cannot be of two choices.
+    other = tmp_path / "tree_ll.txt"
+    other.write_text(copy.read_text() + "\n")
+    said = nccltune("import", other, "-o", tmp_path / "a")
+    assert said.code == 1
+    assert (
+        "doubtful    tree_ll.txt: the same run as in default.txt, where it is default" in said.out
+    )
+
+
+def test_a_doubt_about_the_platform_is_shown(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    runs = tmp_path / "runs"
+    setting = "NCCL_MAX_NCHANNELS set by environment to 2."
+    put(runs / "default.txt", with_log(measured(1), setting))
+    put(runs / "tree_ll.txt", measured(2))
+    said = nccltune("import", runs, "-o", tmp_path / "a")
+    assert said.code == 0
+    assert "not sure    NCCL settings are known of default.txt only" in said.out
+
+
+def test_stated_rounds(tmp_path: Path, nccltune) -> None:  # type: ignore[no-untyped-def]
+    runs = tmp_path / "runs"
+    for number in range(2):
+        put(runs / f"default-{number}.txt", measured(number))
+        put(runs / f"tree_ll-{number}.txt", measured(20 + number))
+    assert nccltune("import", runs, "-o", tmp_path / "a", "--in-rounds").code == 0
+    found = {
+        (sample.choice == "default", sample.round, sample.source.in_rounds)
+        for sample in Study(tmp_path / "a").samples()
+    }
+    assert found == {(side, number, True) for side in (False, True) for number in range(2)}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbs on a study that cannot be written to: the result is printed, with a warning."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nccltune.cli import run
+from nccltune.examples import example
+from nccltune.model.errors import UnwritableError
+
+WRITTEN = ("findings.json", "tuner.conf", "tuning.json", "report.html", "doctor.json")
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study whose files cannot be written. Tests may run as root, whom no permission stops."""
+    path = tmp_path / "study"
+    path.mkdir()
+    for name in ("platform.json", "samples.jsonl"):
+        (path / name).write_bytes((example("h200x4-as-4-nodes") / name).read_bytes())
+
+    def refuse(target: Path, text: str) -> None:
+        if Path(target).parent == path:
+            raise UnwritableError("cannot be written: Read-only file system", where=str(target))
+        Path(target).write_text(text, encoding="utf-8")
+
+    monkeypatch.setattr("nccltune.model.study.write_whole", refuse)
+    monkeypatch.setattr("nccltune.tune.study.write_whole", refuse)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("verb", "shows", "file"),
+    [
+        ("analyze", "platform   ", "findings.json"),
+        ("tune", "Left alone on purpose", "tuner.conf"),
+        ("report", "", "report.html"),
+    ],
+)
+def test_the_result_is_printed_with_a_warning(
+    study: Path, capsys: pytest.CaptureFixture[str], verb: str, shows: str, file: str
+) -> None:
+    assert run([verb, str(study)]) == 0
+    said = capsys.readouterr()
+    assert shows in said.out
+    assert said.out.strip()
+    warning = next(line for line in said.err.splitlines() if line.startswith("warning:"))
+    assert f"{study / file}: cannot be written: Read-only file system" in warning
+    assert "printed and not saved" in warning
+    assert "error:" not in said.err
+    assert not [name for name in WRITTEN if (study / name).exists()]
+
+
+def test_json_is_printed_whole(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("analyze", "tune"):
+        assert run([verb, str(study), "--json"]) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)
+        assert "warning:" in said.err
+
+
+def test_the_exit_code_is_that_of_the_result(study: Path) -> None:
+    assert run(["analyze", str(study), "--check"]) == 1
+
+
+def test_a_file_that_the_user_named_is_written(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", str(study), "-o", str(tmp_path / "tuner.conf")]) == 0
+    said = capsys.readouterr()
+    assert (tmp_path / "tuner.conf").is_file()
+    assert f"Wrote {tmp_path / 'tuner.conf'}" in said.out
+    assert f"{study / 'tuning.json'}: cannot be written" in said.err
+
+
+def test_a_file_that_the_user_named_and_cannot_be_written_is_an_error(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb, name in (("tune", "mine.conf"), ("report", "mine.html")):
+        assert run([verb, str(study), "-o", str(study / name)]) == 2
+        assert f"error: {study / name}: cannot be written" in capsys.readouterr().err
