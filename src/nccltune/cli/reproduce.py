@@ -45,7 +45,9 @@ def measure_again(
             note = f"It draws timings from the recording {platform.replay} again, in a new order."
     settings = {} if platform.replay else platform.settings
     before = [f"{name}={shlex.quote(value)}" for name, value in sorted(settings.items())]
-    command = " ".join([*before, shlex.join(words)])
+    # `auto` searches rules itself; a recorded command holds its options.
+    search = tune_options if recorded is None else ()
+    command = " ".join([*before, shlex.join(words), *search])
     if words[1] == "auto":
         return Reproduction(command, note)
     new = shlex.quote(target)

@@ -123,6 +123,8 @@ def test_commands_name_only_what_was_changed() -> None:
         "nccltune tune x --min-gain 5% --penalty 0.1 --assume-noise 2% --channel-tolerance 1% "
         "--extend --any-scale && nccltune report x"
     )
+    asked = of(TuneOptions(channels="any", include_unsure=True))
+    assert asked.rebuild.startswith("nccltune tune x --channels any --include-unsure && ")
 
 
 def test_an_edited_configuration_is_no_longer_what_was_proven(

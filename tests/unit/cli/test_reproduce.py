@@ -96,10 +96,12 @@ def test_imported_timings_are_measured_by_a_sweep_over_the_same_sizes(
     tmp_path: Path, platform: Platform, options: str
 ) -> None:
     study = study_at(tmp_path / "x", platform)
-    assert again(study) == (
+    command = (
         f"nccltune auto --output {tmp_path}/x-again --collectives allreduce --sizes 1K-64K "
         f"{options}"
     )
+    assert again(study) == command
+    assert again(study, "--min-gain 5%") == f"{command} --min-gain 5%"
 
 
 @pytest.mark.parametrize("command", ["", "make sweep", "nccltune 'auto"])
