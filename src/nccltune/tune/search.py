@@ -442,7 +442,7 @@ def _left_alone(table: GainTable, covered: Sequence[int], options: TuneOptions) 
                 why = f"which may be chance among {table.comparisons} comparisons"
             reason = (
                 f"{choice.label} looks {math.exp(gain.value):.2f}x faster at {format_bytes(size)} "
-                f"({math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
+                f"(95 % CI {math.exp(gain.low):.2f}-{math.exp(gain.high):.2f}), {why}"
             )
     if dearer:
         gain, choice, size = max(dearer, key=lambda item: item[0].value)
