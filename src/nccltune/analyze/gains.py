@@ -196,6 +196,10 @@ class GainTable:
             )
         )
 
+    def shares_rounds(self, choice: Choice) -> bool:
+        """Return whether any round has both `choice` and the default."""
+        return choice in self._paired.gains
+
     def layout(self, choice: Choice) -> Layout:
         """Return whether the timings can tell `choice` from its processes and from drift."""
         if choice not in self._paired.gains:

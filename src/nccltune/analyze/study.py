@@ -157,6 +157,9 @@ def _what_is_missing(table: GainTable) -> list[Finding]:
         return findings
     problems: dict[tuple[str, str], list[str]] = {}
     for choice in table.choices:
+        if table.noise.known and table.shares_rounds(choice):
+            # A sweep that dropped it after a round or two.
+            continue
         layout = table.layout(choice)
         if not layout.separable:
             problems.setdefault((layout.problem, layout.remedy), []).append(choice.label)
