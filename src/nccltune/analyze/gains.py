@@ -130,12 +130,12 @@ class GainTable:
         if found is not None:
             half = found.half_width(confidence)
             return Interval(found.value, found.value - half, found.value + half, found.n, True)
-        if choice in self._paired.gains:
+        if self.shares_rounds(choice):
             return self._assumed_rounds(choice, columns, confidence)
         return self._assumed_processes(choice, columns, confidence)
 
     def _contrast(self, choice: Choice, columns: Sequence[int]) -> Contrast | None:
-        if choice not in self._paired.gains:
+        if not self.shares_rounds(choice):
             return self._processes.contrast(choice, columns)
         found = self._paired.contrast(choice, columns)
         if found is not None or len(columns) == 1:
@@ -202,7 +202,7 @@ class GainTable:
 
     def layout(self, choice: Choice) -> Layout:
         """Return whether the timings can tell `choice` from its processes and from drift."""
-        if choice not in self._paired.gains:
+        if not self.shares_rounds(choice):
             return self._processes.layout(choice)
         gains = self._paired.gains[choice]
         rounds = int((~np.isnan(gains)).sum(axis=0).max(initial=0))
@@ -228,12 +228,10 @@ class GainTable:
                 value, half = trimmed_interval(values)
             elif values:
                 value, half = math.fsum(values) / len(values), gain.value - gain.low
-            elif (
-                choice in self._paired.gains
-                or (ratio := _difference(timings, size, choice)) is None
-            ):
-                continue
             else:
+                ratio = _difference(timings, size, choice)
+                if self.shares_rounds(choice) or ratio is None:
+                    continue
                 value, half = ratio, gain.value - gain.low
             if value < -tolerance or (value + half < 0 and value < -0.01):
                 return True

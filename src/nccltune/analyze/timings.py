@@ -124,11 +124,6 @@ class Timings:
         seen[choice] = max(channels, seen.get(choice, 0))
 
     @property
-    def process_count(self) -> int:
-        """The number of processes that any timing comes from."""
-        return len({self.rounds_of.process(number) for number in self._round_numbers()})
-
-    @property
     def compares_processes(self) -> bool:
         """Whether the choices were measured in other processes than the default, so that no round
         compares them."""
@@ -136,14 +131,6 @@ class Timings:
         return bool(others) and not any(
             self.log_gains(size, choice) for size in self.cells for choice in others
         )
-
-    def _round_numbers(self) -> set[int]:
-        return {
-            number
-            for by_choice in self.cells.values()
-            for series in by_choice.values()
-            for number, _ in series
-        }
 
 
 @dataclass

@@ -148,14 +148,14 @@ def test_old_samples_of_nccl_tests_share_no_round() -> None:
     ]
     (timings,) = sort_samples(samples).timings
     assert timings.compares_processes
-    assert timings.process_count == 2
+    assert len(timings.rounds_of.processes) == 2
     assert not timings.log_gains(SIZES[0], TREE)
 
 
 def test_samples_of_the_bench_share_their_rounds() -> None:
     (timings,) = sort_samples(measure(SIZES, lambda _: {"default": 2.0, "tree/ll": 1.0})).timings
     assert not timings.compares_processes
-    assert timings.process_count == 1
+    assert len(timings.rounds_of.processes) == 1
     assert len(timings.log_gains(SIZES[0], TREE)) == 8
 
 

@@ -116,4 +116,4 @@ def test_every_command_is_accepted_by_the_command_line(tmp_path: Path) -> None:
     for platform in (PLAIN, msgspec.structs.replace(PLAIN, emulated_nodes=True)):
         study = study_at(tmp_path / str(platform.emulated_nodes), platform)
         words = shlex.split(again(study))
-        auto.make_context("auto", words[2:])
+        assert auto.make_context("auto", words[2:]).params["path"] is not None
